@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import benchmark_files
-from reports.publishing import benchmarks, charts
+from reports.publishing import benchmarks
 from spec_tests.machine import clauses
 from spec_tests.reporting import evidence, matrix, runs
 from spec_tests.reporting.matrix import Matrix
 from spec_tests.reporting.runs import slug
 
 REPORTS = Path(__file__).resolve().parents[1]
-#: The benchmarks whose chart bench/README.md shows.
-CHARTED = "sim-models-default-threads"
 
 
 def publish(
@@ -24,8 +22,8 @@ def publish(
 ) -> Path:
     """Write ``results/<target>/torch-<release>_<hardware>.json``; return the path.
 
-    A file of benchmarks is written to ``benchmarks`` in place of ``results``, with the chart that
-    bench/README.md shows. An older file of the same name is replaced.
+    A file of benchmarks is written to ``benchmarks`` in place of ``results``. An older file of the
+    same name is replaced.
 
     Args:
         sources: JSON files of pytest-benchmark, or one file of verdicts (JSON lines).
@@ -51,10 +49,7 @@ def publish(
 def _publish_benchmarks(sources: Sequence[Path], target: str, hardware: str, folder: Path) -> Path:
     data = benchmark_files.combine(sources)
     path = _path(folder / "benchmarks", target, data["machine"]["torch"], hardware)
-    _write(path, benchmark_files.publish({"target": target, "hardware": hardware}, data))
-    if hardware == CHARTED:
-        _write(path.with_suffix(".svg"), charts.draw_ratios(benchmarks.rows(data, {})))
-    return path
+    return _write(path, benchmark_files.publish({"target": target, "hardware": hardware}, data))
 
 
 def _path(folder: Path, target: str, torch: str, hardware: str) -> Path:

@@ -1,17 +1,15 @@
-"""Published benchmarks: their data, page and chart. Paths of published files; refused files."""
+"""Published benchmarks: their data and page. Paths of published files; refused files."""
 
 import json
 import re
-from xml.etree import ElementTree
 
 import pytest
 
 from bench import benchmark_files
 from bench.tests.samples import make_benchmark_run
 from reports.others import today
-from reports.publishing import charts
-from reports.publishing.benchmarks import format_page, load, rows
-from reports.publishing.publish import CHARTED, publish
+from reports.publishing.benchmarks import format_page, load
+from reports.publishing.publish import publish
 from spec_tests.machine import clauses
 from spec_tests.reporting.tests.samples import write_verdicts
 
@@ -68,35 +66,11 @@ def test_table_has_a_column_for_each_library_and_a_number_for_each_run(save_run,
     )
 
 
-def test_chart_has_a_series_for_each_variant_of_impl(save_run, reports):
-    model_a = {"reference": 2.0, "impl": 1.0, "impl held": 0.5, "one device": 3.0}
-    groups = {"model a": model_a, "model b cpu": {"impl": 1.0, "one device": 2.0}}
-    publish([save_run("a.json", make_benchmark_run(groups))], folder=reports)
-    ((_, data),) = load(reports)
-    chart = ElementTree.fromstring(charts.draw_ratios(rows(data, {})))
-    texts = {each.text for each in chart.iter()}
-    assert {"impl", "impl held", "model a"} <= texts
-    # torch.nn.parallel, with which the chart compares, does not run on the CPU.
-    assert not {"model b cpu", "one device"} & texts
-
-
-def test_the_runs_of_the_readme_have_a_chart(save_run, reports):
-    run = make_benchmark_run()
-    times = {"reference": 4.0, "impl": 2.0, "impl held": 0.5}
-    run["benchmarks"] = [
-        {
-            **run["benchmarks"][0],
-            "fullname": library,
-            "extra_info": {"library": library, "peak_bytes": 2**20},
-            "stats": dict.fromkeys(("q1", "median", "q3"), time) | {"rounds": 3},
-        }
-        for library, time in times.items()
-    ]
-    saved = save_run("a.json", run)
-    path = publish([saved], folder=reports)
-    charted = publish([saved], hardware=CHARTED, folder=reports)
-    assert "impl held" in charted.with_suffix(".svg").read_text()
-    assert not path.with_suffix(".svg").exists()
+def test_rows_of_peak_memory_have_a_column_for_each_library(save_run, reports):
+    run = make_benchmark_run({"work": {"reference": 2.0, "impl": 1.0, "impl held": 0.5}})
+    for each in run["benchmarks"]:
+        each["extra_info"]["peak_bytes"] = 2**20
+    publish([save_run("a.json", run)], folder=reports)
     assert "| work (bytes) | 1 | 1 | 1 |" in page_of(reports)
 
 
