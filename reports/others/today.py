@@ -10,6 +10,7 @@ import argparse
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -56,13 +57,18 @@ def find_runs(home: Path) -> dict[str, Callable[[], int]]:
         run = partial(_run_impl, home, known[f"torch-{release}"], sys.executable)
         found[f"impl-torch-{release}"] = run
     for version in _PYTHON["gate"][1:] + _PYTHON["others"]:
-        if base := shutil.which(f"python{version}"):
+        if (base := shutil.which(f"python{version}")) and _runs(base):
             implementation = known[f"torch-{default}"]
             run = partial(_run_impl, home, implementation, base, f"python{version}")
             found[f"impl-python{version}"] = run
     for name in known:
         found[name] = partial(others.main, [name, "--publish", f"--home={home}"])
     return found
+
+
+def _runs(python: str) -> bool:
+    # pyenv has a shim for each version, which fails unless the version is active.
+    return subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0
 
 
 def _run_impl(home: Path, release: Implementation, base: str, suffix: str = "") -> int:
