@@ -6,9 +6,9 @@ about the Python layer the first release that passes it to ``spec_tests/since.to
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from reports.publishing.publish import REPORTS
 from spec_tests.machine import clauses
@@ -47,21 +47,20 @@ A verdict flips between two releases as each thread says.
 """
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(NamedTuple):
     """A public change of torch.nn.parallel, and a clause whose verdict it flipped.
 
     Args:
-        thread: The link to the pull request.
-        change: The change.
-        clause: The id of the clause.
+        number: The number of the pull request.
         before: The last release without the change.
+        clause: The id of the clause.
+        change: The change.
     """
 
-    thread: str
-    change: str
-    clause: str
+    number: int
     before: str
+    clause: str
+    change: str
 
 
 def releases(folder: Path = REPORTS) -> dict[str, Mapping[str, bool]]:
@@ -117,7 +116,7 @@ def since(history: Mapping[str, Mapping[str, bool]]) -> dict[str, str]:
 def fixes() -> list[Fix]:
     """Return the changes that ``fixes.toml`` lists."""
     text = (HERE / "fixes.toml").read_text(encoding="utf-8")
-    return [Fix(**table) for table in tomllib.loads(text)["fix"]]
+    return [Fix(*row) for row in tomllib.loads(text)["fixes"]]
 
 
 def render(history: Mapping[str, Mapping[str, bool]]) -> str:
@@ -149,9 +148,8 @@ def _fix_row(fix: Fix, found: Sequence[tuple[str, str, str, bool]]) -> str:
     after = [flip[2] for flip in found if flip[:2] == (fix.clause, fix.before)]
     if not after:
         raise ValueError(f"{fix.clause} has the same verdict before and after {fix.before}")
-    number = fix.thread.rpartition("/")[2]
-    release = f"{fix.before} to {after[0]}"
-    return f"| {fix.change} | [{number}]({fix.thread}) | `{fix.clause}` | {release} |"
+    thread = f"[{fix.number}](https://github.com/pytorch/pytorch/pull/{fix.number})"
+    return f"| {fix.change} | {thread} | `{fix.clause}` | {fix.before} to {after[0]} |"
 
 
 def _format_since(found: Mapping[str, str]) -> str:
