@@ -46,6 +46,8 @@ def _validate(implementation: catalogue.Implementation, options: argparse.Namesp
         folder = validation.wheels_folder(environments)
         wheels.unpack(implementation.version, implementation.wheel, folder)
     status = validation.run(implementation, python, verdicts)
+    if status not in validation.COMPLETE:
+        return [f"the run did not end: exit status {status}"]
     if implementation.wheel:
         published = RESULTS / slug(implementation.report_target)
         file = published / f"torch-{implementation.torch}_sim.json"
