@@ -38,6 +38,7 @@ from ._containers import (
     recipe_of,
 )
 from ._inputs import find_tensors
+from ._model_outputs import ModelOutputBranch, row_fields
 from ._torch_private import pytree_node
 from ._warnings import warn_caller
 
@@ -331,7 +332,7 @@ def _find_handler(values: Sequence[Any]) -> _Handler:
 
 def _find_branch(first: Any) -> type[Branch]:
     if isinstance(first, Mapping):
-        return MappingBranch
+        return MappingBranch if row_fields(first) is None else ModelOutputBranch
     return _MakeNamedTupleBranch if is_named_tuple(first) else FieldsBranch
 
 

@@ -169,7 +169,8 @@ def gather(
       joined, too, unless they have no rows and are equal in all outputs.
     - A list, or tuple, with one tensor for each row is appended to those of the other replicas:
       its length is the number of rows that the first other output of its replica has, and none of
-      its tensors has this size along ``dim``.
+      its tensors has this size along ``dim``. So is a ``pooler_output`` of transformers that is a
+      list. Other outputs of transformers are joined along the dimension that their classes have.
     - Packed sequences become one packed sequence that has all sequences in order, jagged
       nested tensors one nested tensor that has all rows, and TensorDicts with a ``batch_size`` are
       concatenated by ``torch.cat``.

@@ -1,0 +1,89 @@
+"""impl._model_outputs: outputs whose parts do not all have the batch as dimension 0.
+
+The classes of outputs are stand-ins for those of transformers.
+"""
+
+from collections import OrderedDict
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from impl import gather
+
+
+class ModelOutput(OrderedDict):
+    """A dictionary whose items are attributes, too."""
+
+    __module__ = "transformers.utils.generic"
+
+    def __setitem__(self, name, value):
+        super().__setitem__(name, value)
+        self.__dict__[name] = value
+
+
+def class_named(name):
+    return type(name, (ModelOutput,), {"__module__": "transformers.modeling_outputs"})
+
+
+Pooled = class_named("BaseModelOutputWithPooling")
+Indicators = class_named("BaseModelOutputWithVisualIndicatorFeatures")
+Detection = class_named("ConditionalDetrModelOutput")
+Memories = class_named("XLNetModelOutput")
+Codes = class_named("EncodecOutput")
+Crossed = class_named("BridgeTowerModelOutput")
+Packed = class_named("MiniMaxM3VLModelOutputWithPast")
+
+
+def outputs_of(rows, images, patches, kind):
+    """Return the outputs of a model that computes each row alone.
+
+    Args:
+        rows: The batch, of shape (rows, 2).
+        images: The number of images in each row.
+        patches: The number of patches in each image.
+        kind: The class of a sequence with one tensor for each image.
+    """
+    pixels = rows.repeat_interleave(images * patches, 0)
+    features = kind(pixels.split(patches))
+    return {
+        "logits": rows,
+        "pooled": Pooled(last_hidden_state=pixels, pooler_output=features),
+        "packed": Packed(
+            last_hidden_state=rows,
+            image_outputs=Pooled(last_hidden_state=pixels[None], pooler_output=features),
+            video_outputs=None,
+        ),
+        "indicators": Indicators(
+            last_hidden_state=rows, visual_indicator_features=torch.arange(6.0).view(3, 2)
+        ),
+        "detection": Detection(
+            reference_points=rows.expand(patches, -1, -1), intermediate_hidden_states=None
+        ),
+        "memories": Memories(mems=kind([rows.expand(patches, -1, -1)] * 2)),
+        "codes": Codes(audio_codes=rows.view(1, -1, 1, 2)),
+        "crossed": Crossed(hidden_states=((rows,), (rows.expand(patches, -1, -1),), (rows,))),
+    }
+
+
+@given(
+    sizes=st.lists(st.integers(1, 3), min_size=2, max_size=3),
+    images=st.integers(1, 3),
+    patches=st.integers(1, 6),
+    kind=st.sampled_from([list, tuple]),
+)
+def test_outputs_of_transformers_are_those_of_the_whole_batch(sizes, images, patches, kind):
+    batch = torch.arange(2.0 * sum(sizes)).view(-1, 2)
+    outputs = [outputs_of(chunk, images, patches, kind) for chunk in batch.split(sizes)]
+    found = gather(outputs, "cpu")
+    expected = outputs_of(batch, images, patches, kind)
+    for name, value in expected.items():
+        assert type(found[name]) is type(value)
+        torch.testing.assert_close(found[name], value, rtol=0, atol=0, msg=name)
+    assert found["pooled"].pooler_output is found["pooled"]["pooler_output"]
+    assert type(found["pooled"].pooler_output) is kind
+
+
+def test_a_list_of_a_class_elsewhere_is_joined_item_by_item():
+    outputs = [{"pooler_output": [torch.ones(3, 2)] * 4, "x": torch.ones(2)} for _ in range(2)]
+    assert [len(each) for each in gather(outputs, "cpu")["pooler_output"]] == [6] * 4
