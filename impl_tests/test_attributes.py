@@ -12,6 +12,7 @@ from torch import nn
 
 from impl import DataParallel, SplitAlong, Whole, gather, scatter
 from impl._attributes import is_same
+from spec_tests.strategies.small_modules import Calls
 
 ROWS = torch.arange(14.0).view(7, 2)
 CPUS = ["cpu"] * 2
@@ -172,13 +173,11 @@ def test_a_scalar_with_a_gradient_in_an_attribute_is_joined():
     assert found.loss.tolist() == [ROWS[:4].sum(), ROWS[4:].sum()]
 
 
-class Sums(nn.Module):
-    """A module that reads an attribute of its input, and sets one of its output."""
-
-    def forward(self, batch):
-        output = UserDict(y=batch.weight * batch["x"])
-        output.total = output["y"].sum(1)
-        return output
+def weigh(_, batch):
+    """Return an output with an attribute. Read an attribute of the input."""
+    output = UserDict(y=batch.weight * batch["x"])
+    output.total = output["y"].sum(1)
+    return output
 
 
 @pytest.mark.parametrize("device_ids", [CPUS, [0, 1], [0, 0]])
@@ -188,7 +187,7 @@ def test_attributes_of_inputs_and_outputs_have_gradients(topology, device_ids):
     batch = Items(x=ROWS.to(devices[0]))
     batch.weight = weight
     steps = []
-    for module in (Sums(), DataParallel(Sums(), devices)):
+    for module in (Calls(weigh), DataParallel(Calls(weigh), devices)):
         found = module(batch)
         (gradient,) = torch.autograd.grad(found.total.square().sum(), [weight])
         steps.append([found["y"].tolist(), found.total.tolist(), gradient.tolist()])

@@ -15,6 +15,7 @@ from torch.distributions import Normal
 
 import impl
 from impl import DataParallel
+from spec_tests.strategies.small_modules import Calls
 
 CPUS = ["cpu", "cpu"]
 
@@ -157,23 +158,13 @@ HOLDERS = {
 }
 
 
-class AddsTensor(nn.Module):
-    """A module with an attribute that holds a tensor."""
-
-    def __init__(self, holder, tensor):
-        super().__init__()
-        make, self.read = HOLDERS[holder]
-        self.held = make(tensor)
-
-    def forward(self, x):
-        return x + self.read(self.held)
-
-
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_a_device_error_names_the_attribute_that_holds_a_tensor(topology, holder):
     topology.require(distinct=2)
     devices = topology.take(2)
-    module = AddsTensor(holder, torch.ones(2, device=devices[0]))
+    make, read = HOLDERS[holder]
+    held = make(torch.ones(2, device=devices[0]))
+    module = Calls(lambda module, x: x + read(module.held), held=held)
     with pytest.raises(RuntimeError) as caught:
         impl.DataParallel(module, devices)(torch.ones(4, 2, device=devices[0]))
     (note,) = caught.value.__notes__
@@ -183,13 +174,8 @@ def test_a_device_error_names_the_attribute_that_holds_a_tensor(topology, holder
 
 def test_a_device_error_names_an_argument_that_is_a_module(topology):
     topology.require(distinct=2)
-
-    class CallsArgument(nn.Module):
-        def forward(self, x, layer):
-            return layer(x)
-
     devices = topology.take(2)
-    wrapper = impl.DataParallel(CallsArgument(), devices)
+    wrapper = impl.DataParallel(Calls(lambda _, x, layer: layer(x)), devices)
     with pytest.raises(RuntimeError) as caught:
         wrapper(torch.ones(4, 2, device=devices[0]), nn.Linear(2, 2).to(devices[0]))
     (note,) = caught.value.__notes__
@@ -238,16 +224,9 @@ class Slots:
     ],
 )
 def test_cpu_replicas_warn_once_of_an_object_that_refers_to_a_module_of_the_tree(make):
-    class Holds(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(2, 2)
-            self.first, self.other = make(self.layer), make(nn.Linear(2, 2))
-
-        def forward(self, x):
-            return self.layer(x)
-
-    wrapper = impl.DataParallel(Holds(), CPUS)
+    layer = nn.Linear(2, 2)
+    members = {"layer": layer, "first": make(layer), "other": make(nn.Linear(2, 2))}
+    wrapper = impl.DataParallel(Calls(lambda module, x: module.layer(x), **members), CPUS)
     with pytest.warns(UserWarning, match="refers to Linear") as warned:
         wrapper(torch.ones(2, 2))
     assert len(warned) == 1

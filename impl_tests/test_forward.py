@@ -11,41 +11,26 @@ from torch.autograd.forward_ad import dual_level, make_dual
 from torch.func import functional_call
 
 from impl import DataParallel, Whole
-
-
-class ReturnArguments(nn.Module):
-    """A module that returns its arguments."""
-
-    def forward(self, *inputs, **kwargs):
-        return inputs, kwargs
+from spec_tests.strategies.small_modules import Calls
 
 
 @pytest.mark.usefixtures("no_devices")
 def test_forward_gets_the_value_inside_whole_without_an_accelerator():
     x = torch.ones(2)
-    (found,), kwargs = DataParallel(ReturnArguments())(Whole(x), y=Whole(x))
+    (found,), kwargs = DataParallel(Calls(lambda _, *args, **kwargs: (args, kwargs)))(
+        Whole(x), y=Whole(x)
+    )
     assert found is x
     assert kwargs["y"] is x
 
 
-class ReferringModule(nn.Module):
-    """A module that keeps weak references to its inputs."""
-
-    def __init__(self):
-        super().__init__()
-        self.inputs = []
-
-    def forward(self, x):
-        self.inputs.append(weakref.ref(x))
-        return 2 * x
-
-
 def test_input_chunks_are_freed_before_outputs_are_gathered(topology):
-    module, alive = ReferringModule(), []
+    inputs, alive = [], []
+    module = Calls(lambda _, x: inputs.append(weakref.ref(x)) or 2 * x)
 
     class Wrapper(DataParallel):
         def gather(self, outputs, output_device):
-            alive.extend(reference() is not None for reference in module.inputs)
+            alive.extend(reference() is not None for reference in inputs)
             return super().gather(outputs, output_device)
 
     with torch.no_grad():
@@ -53,15 +38,8 @@ def test_input_chunks_are_freed_before_outputs_are_gathered(topology):
     assert alive == [False, False]
 
 
-class ScaledLinear(nn.Module):
-    """A linear layer with a buffer."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear, self.scale = nn.Linear(2, 2), nn.Buffer(torch.ones(2))
-
-    def forward(self, x, shift=None):
-        return self.linear(x) * self.scale + (0 if shift is None else shift)
+def scale(module, x, shift=0):
+    return module.linear(x) * module.scale + shift
 
 
 def call_with_tangent(wrapper, place, x):
@@ -94,7 +72,8 @@ def call_with_tangent(wrapper, place, x):
 @example(slots=[0, 0, 0], place="whole", frozen=False, with_grad=False)
 def test_a_tangent_of_forward_mode_ad_is_refused(topology, slots, place, frozen, with_grad):
     devices = topology.take(slots)
-    net = ScaledLinear().to(devices[0]).requires_grad_(not frozen)
+    net = Calls(scale, linear=nn.Linear(2, 2), scale=nn.Buffer(torch.ones(2)))
+    net.to(devices[0]).requires_grad_(not frozen)
     x = torch.ones(6, 2, device=devices[0], requires_grad=True)
     with dual_level(), torch.set_grad_enabled(with_grad):
         with pytest.raises(NotImplementedError, match="forward-mode AD does not pass tangents"):

@@ -9,6 +9,7 @@ from torch.masked import as_masked_tensor
 
 from impl import DataParallel, gather
 from spec_tests import checks
+from spec_tests.strategies.small_modules import Calls
 
 
 class OutOfMemory:
@@ -37,16 +38,10 @@ def test_out_of_memory_error_of_an_iterable_is_propagated(monkeypatch, error, pa
     assert str(caught.value) == "m"
 
 
-class Shortened(nn.Module):
-    """A layer whose output for a row has as many steps as the row says."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(2, 2)
-
-    def forward(self, x, lengths):
-        y = self.linear(x)
-        return {"rows": as_nested_tensor([row[:n] for row, n in zip(y, lengths, strict=True)])}
+def shorten(module, x, lengths):
+    """Return the outputs for a row, with as many steps as ``lengths`` says."""
+    y = module.linear(x)
+    return {"rows": as_nested_tensor([row[:n] for row, n in zip(y, lengths, strict=True)])}
 
 
 def as_nested_tensor(rows):
@@ -60,7 +55,8 @@ def as_nested_tensor(rows):
 @example(slots=[0, 1], lengths=[2, 2, 2, 2])
 def test_jagged_outputs_become_one_nested_tensor(topology, slots, lengths):
     devices = topology.take(slots)
-    net, lengths = Shortened().to(devices[0]), torch.tensor(lengths)
+    net = Calls(shorten, linear=nn.Linear(2, 2)).to(devices[0])
+    lengths = torch.tensor(lengths)
     x = torch.randn(len(lengths), 4, 2, device=devices[0], requires_grad=True)
     steps = []
     for module in (DataParallel(net, devices), net):
@@ -73,20 +69,14 @@ def test_jagged_outputs_become_one_nested_tensor(topology, slots, lengths):
         checks.same(found, expected, lengths, tolerance=checks.LAYER)
 
 
-class MaskNegative(nn.Module):
-    """A module that masks negative elements."""
-
-    def forward(self, x):
-        return as_masked_tensor(x, x >= 0)
-
-
 @pytest.mark.filterwarnings("ignore:.*MaskedTensor")  # Its API is a prototype.
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("slots", [[0, 1], [0, 0], [None, None]])
 def test_masked_outputs_become_one_masked_tensor(topology, slots, requires_grad):
     devices = topology.take(slots)
     x = torch.arange(-5.0, 5).view(5, 2).to(devices[0]).requires_grad_(requires_grad)
-    output = DataParallel(MaskNegative(), devices)(x)
+    module = Calls(lambda _, x: as_masked_tensor(x, x >= 0))
+    output = DataParallel(module, devices)(x)
     assert output.device == x.device
     checks.same(output.get_mask(), x >= 0, slots)
     filled = output.to_tensor(9)

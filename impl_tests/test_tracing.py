@@ -8,6 +8,7 @@ import impl
 from impl._inputs import Whole
 from impl._tracing import is_movable, move_tensors
 from spec_tests import checks
+from spec_tests.strategies.small_modules import Calls
 
 
 def test_moved_arguments_equal_arguments_scattered_to_one_device(topology):
@@ -42,12 +43,9 @@ def test_tensor_without_the_split_dimension_is_not_movable(dim):
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.trace")
 def test_tracing_scatter_raises(topology):
-    class Scattered(nn.Module):
-        def forward(self, x):
-            return impl.scatter(x, topology.take(2))
-
+    module = Calls(lambda _, x: impl.scatter(x, topology.take(2)))
     with pytest.raises(RuntimeError, match=r"trace the module itself"):
-        torch.jit.trace(Scattered(), torch.ones(4))
+        torch.jit.trace(module, torch.ones(4))
 
 
 def test_wrapper_of_one_device_can_be_exported(topology):

@@ -6,22 +6,14 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from impl import DataParallel, Whole
-
-
-class CallsFunction(nn.Module):
-    """A module with one parameter that calls a function with the parameter and its arguments."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function, self.weight = function, nn.Parameter(torch.ones(()))
-
-    def forward(self, *args):
-        """Return the result of the function."""
-        return self.function(self.weight, *args)
+from spec_tests.strategies.small_modules import Calls
 
 
 def on_cpu_replicas(function, **options):
-    return DataParallel(CallsFunction(function), ["cpu"] * 2, **options)
+    """Return a wrapper that calls a function with a parameter and the arguments."""
+    weight = nn.Parameter(torch.ones(()))
+    module = Calls(lambda module, *args: function(module.weight, *args), weight=weight)
+    return DataParallel(module, ["cpu"] * 2, **options)
 
 
 class Named(torch.Tensor):

@@ -7,14 +7,7 @@ import torch
 from torch import nn
 
 from impl import DataParallel
-
-
-class RefusesIteration(nn.Module):
-    """A module that returns an object whose iteration raises an error."""
-
-    def forward(self, x):
-        """Return the object."""
-        return Refusing()
+from spec_tests.strategies.small_modules import Calls
 
 
 class Refusing:
@@ -24,24 +17,21 @@ class Refusing:
         raise RuntimeError("refused")
 
 
-class Closes(nn.Module):
-    """A module with an attribute that is a closure over a layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = layer = nn.Linear(2, 2)
-        self.function = lambda x: layer(x)
-
-    def forward(self, x):
-        """Return the result of the closure."""
-        return self.function(x)
+def make_closure():
+    """Return a module with an attribute that is a closure over a layer."""
+    layer = nn.Linear(2, 2)
+    return Calls(lambda module, x: module.closure(x), layer=layer, closure=lambda x: layer(x))
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"), [(RefusesIteration, "Refusing among the outputs"), (Closes, "The function")]
+    ("module", "text"),
+    [
+        (Calls(lambda *_: Refusing()), "Refusing among the outputs"),
+        (make_closure(), "The function"),
+    ],
 )
-def test_a_warning_of_a_forward_points_to_its_call(kind, text):
-    wrapper = DataParallel(kind(), ["cpu"] * 2)
+def test_a_warning_of_a_forward_points_to_its_call(module, text):
+    wrapper = DataParallel(module, ["cpu"] * 2)
     with pytest.warns(UserWarning, match=text) as caught:
         wrapper(torch.ones(4, 2))
     line = inspect.currentframe().f_lineno - 1

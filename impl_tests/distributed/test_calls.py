@@ -13,6 +13,7 @@ import impl
 from impl import DataParallel, distributed
 from impl_tests.distributed.modules import Scale, ScaleByRows, make_linear, make_rank_rows
 from impl_tests.distributed.results import check_close, copy_to_cpu
+from spec_tests.strategies.small_modules import Calls
 
 #: Numbers of ranks. They are fixed, because a call on several processes is slow.
 SIZES = (2, 3, 4)
@@ -41,24 +42,17 @@ class Box:
     label: str
 
 
-class ModuleWithNestedArguments(nn.Module):
-    """Module with nested inputs and outputs of many types."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = make_linear()
-
-    def forward(self, x, state, scale, *, box, factor):
-        rows = self.layer(x["rows"]) * scale * factor + state.mean(0) + box.rows
-        return {
-            "rows": rows,
-            "more": (rows.sum(1), [rows.size(0), box.label]),
-            "box": Box(rows * 2, "out"),
-        }
+def compute_nested(module, x, state, scale, *, box, factor):
+    rows = module.layer(x["rows"]) * scale * factor + state.mean(0) + box.rows
+    return {
+        "rows": rows,
+        "more": (rows.sum(1), [rows.size(0), box.label]),
+        "box": Box(rows * 2, "out"),
+    }
 
 
 def call_with_nested_inputs(wrap, rows):
-    net = ModuleWithNestedArguments()
+    net = Calls(compute_nested, layer=make_linear())
     x, state, scale = (
         (torch.arange(size, dtype=torch.float64) + 1).requires_grad_()
         for size in (rows * 2, 3 * rows * 2, 2)
@@ -101,38 +95,22 @@ def call_with_packed_sequence(wrap):
     ]
 
 
-class LinearSum(nn.Module):
-    """Linear layer whose output is summed to a 0-dim tensor."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = make_linear()
-
-    def forward(self, x):
-        return self.layer(x).sum()
-
-
 def call_with_scalar_outputs(wrap):
-    net = LinearSum()
+    net = Calls(lambda module, x: module.layer(x).sum(), layer=make_linear())
     out = wrap(net)(make_rank_rows(3))
     out.prod().backward()
     return [copy_to_cpu(out), copy_to_cpu(net.layer.weight.grad)]
 
 
-class ConditionalLayers(nn.Module):
-    """Four layers: used always, only for positive rows, only for a second output, and never."""
-
-    def __init__(self):
-        super().__init__()
-        self.always, self.if_positive, self.extra, self.never = (make_linear() for _ in range(4))
-
-    def forward(self, x):
-        y = self.always(x)
-        return (self.if_positive(y) if bool((x > 0).all()) else y, self.extra(x))
+def use_layers(module, x):
+    """Return the outputs of one layer, of another one for positive rows, and of a third one."""
+    y = module.always(x)
+    return (module.if_positive(y) if bool((x > 0).all()) else y, module.extra(x))
 
 
 def call_with_unused_parameters(wrap, rows):
-    net = ConditionalLayers()
+    names = ("always", "if_positive", "extra", "never")
+    net = Calls(use_layers, **{name: make_linear() for name in names})
     x = torch.tensor(rows, dtype=torch.float64)[:, None].expand(-1, 2)
     wrapped = wrap(net)
     wrapped(x)[0].sum().backward()

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 import impl
 from spec_tests import checks
+from spec_tests.strategies.small_modules import Calls
 
 SIZE_LISTS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
@@ -65,23 +66,18 @@ def test_invalid_chunk_sizes_are_refused(topology, sizes, text):
         impl.DataParallel(nn.ReLU(), topology.take(2), chunk_sizes=sizes)
 
 
-class RowCount(nn.Module):
-    """A module that returns the number of its rows, times a weight, in every row."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(2))
-
-    def forward(self, rows):
-        return torch.full_like(rows, len(rows)) * self.weight
+def count_rows():
+    """Return a module that returns the number of its rows, times a weight, in every row."""
+    weight = nn.Parameter(torch.ones(2))
+    return Calls(lambda module, x: torch.full_like(x, len(x)) * module.weight, weight=weight)
 
 
 @given(sizes=st.permutations([0, 0.0, 1, 2]).map(lambda sizes: sizes[:3]))
 def test_data_parallel_refuses_zeros(topology, sizes):
     refused = pytest.raises(ValueError, match=r"chunk size 0 in .* Leave the device out")
     with refused:
-        impl.DataParallel(RowCount(), topology.take(3), chunk_sizes=sizes)
-    wrapped = impl.DataParallel(RowCount().to(topology.device(0)), topology.take(3))
+        impl.DataParallel(count_rows(), topology.take(3), chunk_sizes=sizes)
+    wrapped = impl.DataParallel(count_rows().to(topology.device(0)), topology.take(3))
     wrapped.chunk_sizes = sizes
     with refused:
         wrapped(torch.ones(6, 2))
@@ -104,7 +100,7 @@ def test_constructor_refuses_invalid_chunk_sizes_without_an_accelerator(sizes):
 @given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4))
 @example(sizes=[3, 1])
 def test_data_parallel_splits_by_its_chunk_sizes(topology, sizes):
-    module, devices = RowCount().to(topology.device(0)), topology.take(len(sizes))
+    module, devices = count_rows().to(topology.device(0)), topology.take(len(sizes))
     wrapped = impl.DataParallel(module, devices, chunk_sizes=sizes)
     found = wrapped(torch.ones(sum(sizes), 2, device=topology.device(0)))
     checks.same(found[:, 0].tolist(), [float(n) for n in sizes for _ in range(n)], sizes)

@@ -17,6 +17,7 @@ from impl_tests.helpers.modes import FunctionMode
 from spec_tests import checks
 from spec_tests.checks.casts import CastingLinear, casts_of_the_current_parameters
 from spec_tests.checks.leaks import disable_gc, find_alive
+from spec_tests.strategies.small_modules import Calls
 
 
 def in_turn(topology, modules, inputs=None):
@@ -98,19 +99,6 @@ def test_outputs_of_modules_in_turn_are_freed(topology):
         assert not find_alive(references)
 
 
-class ThreadRecorder(nn.Module):
-    """A module that records the thread of each call."""
-
-    def __init__(self, records):
-        super().__init__()
-        self.records = records
-
-    def forward(self, x):
-        self.records.append(threading.get_ident())
-        time.sleep(0.01)
-        return x
-
-
 @pytest.mark.parametrize(
     "duplicate",
     [lambda module: module, copy.copy, lambda module: pickle.loads(pickle.dumps(module))],
@@ -118,10 +106,17 @@ class ThreadRecorder(nn.Module):
 )
 def test_replicas_of_data_parallel_run_in_turn(topology, duplicate):
     module = duplicate(impl.DataParallel(nn.Identity(), topology.take(3), in_turn=True))
-    module.module = ThreadRecorder([])
+    records = []
+
+    def record_thread(_, x):
+        records.append(threading.get_ident())
+        time.sleep(0.01)
+        return x
+
+    module.module = Calls(record_thread)
     module(torch.ones(6, device=topology.device(0)))
-    assert len(module.module.records) == 3
-    assert len(set(module.module.records)) == 1
+    assert len(records) == 3
+    assert len(set(records)) == 1
     assert not impl.DataParallel(nn.Identity(), topology.take(3)).in_turn
 
 

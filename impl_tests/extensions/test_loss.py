@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 import impl
 from spec_tests import checks
 from spec_tests.checks.snapshot import snapshot
+from spec_tests.strategies.small_modules import Calls
 
 CLASSES = 5
 IGNORED = -100
@@ -440,13 +441,6 @@ class Focal(nn.CrossEntropyLoss):
         return super().forward(output, target) * 2
 
 
-class Tokens(nn.Module):
-    """A module that returns the steps of packed sequences."""
-
-    def forward(self, sequences):
-        return sequences.data
-
-
 def with_forward(criterion):
     forward = criterion.forward
     criterion.forward = lambda *args: forward(*args) * 2
@@ -597,7 +591,7 @@ REFUSALS = {
     "rows": (None, mean_of, X, X[:3], r"args\[0\] has 4 rows, and target has 3"),
     "rows in fields": (None, mean_of, X, Fields(X[:2]), r"4 rows, and target.value has 2"),
     "steps": (
-        Tokens(),
+        Calls(lambda _, sequences: sequences.data),
         mean_of,
         pack_sequence([torch.ones(n, 5) for n in (2, 2, 1, 1)]),
         None,

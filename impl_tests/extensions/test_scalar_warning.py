@@ -8,21 +8,9 @@ from torch import nn
 
 import impl
 from spec_tests import checks
+from spec_tests.strategies.small_modules import Calls
 
 OUTPUTS = {"tensor": lambda loss: loss, "nested": lambda loss: {"losses": [loss, loss.detach()]}}
-
-
-class Loss(nn.Module):
-    """A module that returns the sum of its input and its parameter in a container."""
-
-    def __init__(self, contain):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(()))
-        self.contain = contain
-
-    def forward(self, x):
-        """Return the loss."""
-        return self.contain((x * self.weight).sum())
 
 
 @pytest.fixture
@@ -36,7 +24,9 @@ def no_warnings():
 @pytest.mark.usefixtures("no_warnings")
 @pytest.mark.parametrize("contain", OUTPUTS.values(), ids=OUTPUTS)
 def test_losses_of_replicas_become_a_vector(topology, contain):
-    module = Loss(contain).to(topology.device(0))
+    weight = nn.Parameter(torch.ones(()))
+    module = Calls(lambda module, x: contain((x * module.weight).sum()), weight=weight)
+    module.to(topology.device(0))
     wrapper = impl.DataParallel(module, topology.take(2), scalar_warning=False)
     out = wrapper(torch.ones(5, device=topology.device(0)))
     loss = out if isinstance(out, torch.Tensor) else out["losses"][0]

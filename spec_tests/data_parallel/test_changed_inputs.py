@@ -9,6 +9,7 @@ from torch import nn
 from spec_tests import checks
 from spec_tests.checks.training_step import flatten, train_step
 from spec_tests.machine.clauses import clause
+from spec_tests.strategies.small_modules import Calls
 
 #: Changes of an input in place. The second argument is a parameter of the module.
 CHANGES = {
@@ -126,19 +127,12 @@ def test_the_version_of_an_input_that_no_replica_changes_stays(wrap):
     checks.same(weight.grad, x.sum(0))
 
 
-class Negates(nn.Module):
-    """A module that negates its input in place, and then may fail."""
-
-    def __init__(self, *, fails=False):
-        super().__init__()
-        self.fails = fails
-
-    def forward(self, x):
-        """Change ``x`` and return it."""
-        x.neg_()
-        if self.fails:
-            raise ValueError("negated")
-        return x
+def negate(module, x):
+    """Negate the input in place, and then fail if the module says so."""
+    x.neg_()
+    if module.fails:
+        raise ValueError("negated")
+    return x
 
 
 @clause("data_parallel.state.changed-inputs")
@@ -151,7 +145,7 @@ def test_the_callers_tensor_has_the_changes_on_its_own_device(
     devices = topology.take(slots)
     x = torch.ones(len(slots), device=devices[0])
     saved = (x * torch.ones(1, device=devices[0], requires_grad=True)).sum()
-    parallel = target.data_parallel.DataParallel(Negates(fails=fails), devices)
+    parallel = target.data_parallel.DataParallel(Calls(negate, fails=fails), devices)
     error = pytest.raises(ValueError, match="negated") if fails else nullcontext()
     with torch.set_grad_enabled(grad_mode), error:
         checks.same(parallel(x).tolist(), [-1.0] * len(slots))
@@ -163,6 +157,6 @@ def test_the_callers_tensor_has_the_changes_on_its_own_device(
 @clause("data_parallel.state.changed-inputs")
 def test_an_input_on_another_device_keeps_its_values_and_version(wrap):
     x = torch.ones(2)
-    wrapped = wrap(Negates(), [0, 0])
+    wrapped = wrap(Calls(negate, fails=False), [0, 0])
     checks.same(wrapped(x).tolist(), [-1.0, -1.0])
     assert (x.tolist(), x._version) == ([1.0, 1.0], 0)

@@ -15,6 +15,7 @@ from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.layers import WIDTH, seeded
 from spec_tests.strategies.module_kinds import MODULE_KINDS
+from spec_tests.strategies.small_modules import Calls
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -60,17 +61,6 @@ class Rescaler(nn.Module):
                     layer.weight.div_(2**depth)
             x = layer(x).tanh()
         return x
-
-
-class Product(nn.Module):
-    """A module that multiplies the input by three parameters, the factors."""
-
-    def __init__(self):
-        super().__init__()
-        self.factors = nn.ParameterList([torch.ones(WIDTH) for _ in range(3)])
-
-    def forward(self, x):
-        return reduce(torch.mul, self.factors, x)
 
 
 def evaluating_rescaler():
@@ -208,7 +198,9 @@ def _changed_after_use(model, module, index):
 @pytest.mark.parametrize("index", range(3))
 @clause("divergences.FN-2.changed-after-use")
 def test_backward_reports_the_version_of_the_changed_parameter(target, topology, index):
-    module = Product().to(topology.device(0))
+    factors = nn.ParameterList([torch.ones(WIDTH) for _ in range(3)])
+    module = Calls(lambda self, x: reduce(torch.mul, self.factors, x), factors=factors)
+    module.to(topology.device(0))
     parallel = target.data_parallel.DataParallel(module, topology.take(3))
     errors = [_changed_after_use(model, module, index) for model in (module, parallel)]
     assert ["has been modified by an inplace operation" in error for error in errors] == [True] * 2

@@ -17,7 +17,7 @@ from spec_tests.strategies.data_parallel import (
     NewModule,
 )
 from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs
-from spec_tests.strategies.small_modules import OrdinalColumn
+from spec_tests.strategies.small_modules import Calls, OrdinalColumn
 from spec_tests.strategies.tensors import TensorSpec
 
 SEVERAL = device_lists(min_size=2)
@@ -149,11 +149,9 @@ def test_one_device_calls_the_module_itself(wrap):
     assert module.called is module
 
 
-class Nested(nn.Module):
-    """A module that returns a dict with a tensor in a tuple, a 0-dim tensor and a CPU tensor."""
-
-    def forward(self, x):
-        return {"pair": (x * 2, None), "scalar": (x * 2).sum(), "on the CPU": torch.ones(2)}
+def nest(_, x):
+    """Return a dict with a tensor in a tuple, a 0-dim tensor and a CPU tensor."""
+    return {"pair": (x * 2, None), "scalar": (x * 2).sum(), "on the CPU": torch.ones(2)}
 
 
 @pytest.fixture(scope="session")
@@ -188,7 +186,7 @@ def test_outputs_of_one_device_are_moved_to_the_output_device(
 def test_nested_outputs_of_one_device_are_moved_with_gradients(
     topology, wrap, entry_point, output
 ):
-    device, module = build(output, topology), Nested().to(topology.device(0))
+    device, module = build(output, topology), Calls(nest).to(topology.device(0))
     x = torch.ones(2, device=topology.device(0), requires_grad=True)
     found = wrap(module, 1, entry_point, output_device=device)(x)
     expected = torch.device("cpu" if device == -1 else device)

@@ -17,6 +17,7 @@ from spec_tests.data_parallel import gradient_penalty
 from spec_tests.machine import capabilities
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, build, device_lists
+from spec_tests.strategies.small_modules import Calls
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import device_slots
 
@@ -126,22 +127,16 @@ def test_frozen_parameters_get_no_gradient(topology, wrap, slots):
     assert module[0].bias.grad is not None
 
 
-class AddsParameters(nn.Module):
-    """A module that adds two parameters. Autograd passes one gradient object to both."""
-
-    def __init__(self, size):
-        super().__init__()
-        self.first, self.second = (nn.Parameter(torch.zeros(size)) for _ in range(2))
-
-    def forward(self, x):
-        return (self.first + self.second) * x.sum()
-
-
 @clause("data_parallel.accumulates")
 @pytest.mark.parametrize("size", [2, 2**18], ids=["small", "1 MiB"])
 @pytest.mark.parametrize("slots", [(0, 1, 2), (0, 0, 0)], ids="slots={}".format)
 def test_gradients_of_several_calls_add_up(topology, wrap, slots, size):
-    module = AddsParameters(size).to(topology.device(0))
+    # Autograd passes one gradient object to both parameters.
+    first, second = (nn.Parameter(torch.zeros(size)) for _ in range(2))
+    module = Calls(
+        lambda self, x: (self.first + self.second) * x.sum(), first=first, second=second
+    )
+    module.to(topology.device(0))
     wrapped = wrap(module, slots)
     for rows in (1, 4, 2):
         wrapped(torch.ones(rows, device=topology.device(0))).sum().backward()
@@ -164,16 +159,10 @@ def test_an_input_with_a_tangent_is_refused(
         forward(forward_ad.make_dual(x, torch.ones_like(x)))
 
 
-class PartlySparse(nn.Module):
-    """An embedding whose gradient is sparse if the first index of a chunk is even, else dense."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(5, 2))
-
-    def forward(self, indices):
-        is_even = indices[0].item() % 2 == 0
-        return nn.functional.embedding(indices, self.weight, sparse=is_even)
+def embed(module, indices):
+    """Return embeddings whose gradient is sparse if the first index of a chunk is even."""
+    is_even = indices[0].item() % 2 == 0
+    return nn.functional.embedding(indices, module.weight, sparse=is_even)
 
 
 @clause("data_parallel.sparse-gradients")
@@ -183,7 +172,8 @@ class PartlySparse(nn.Module):
 @example(devices=[DeviceAt(0), DeviceAt(1)], indices=[2, 1, 0, 1])
 @example(devices=[DeviceAt(0), DeviceAt(1)], indices=[2, 1, 1, 0])
 def test_sparse_gradients_are_summed(target, topology, devices, indices):
-    embedding = PartlySparse().to(topology.device(devices[0].slot))
+    embedding = Calls(embed, weight=nn.Parameter(torch.ones(5, 2)))
+    embedding.to(topology.device(devices[0].slot))
     wrapped = target.data_parallel.DataParallel(embedding, build(devices, topology))
     wrapped(torch.tensor(indices)).sum().backward()
     chunks = torch.tensor(indices).chunk(len(devices))

@@ -22,6 +22,7 @@ from spec_tests.strategies.data_parallel import (
 )
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import Layer, ModuleSpec
+from spec_tests.strategies.small_modules import Calls
 from spec_tests.strategies.tensors import TensorSpec
 
 LISTS = ModuleSpec((Layer("lists"),))
@@ -31,18 +32,6 @@ CALL_OF_LISTS = DataParallelCall(
 BRANCHES = ModuleSpec((Layer("branching"),))
 #: The output of the first replica requires no gradient.
 CALL_OF_BRANCHES = replace(CALL_OF_LISTS, module=BRANCHES, args=(BRANCHES.rows(3),))
-
-
-class ArgumentRecorder(nn.Module):
-    """A module that appends all arguments but its input to a list, and returns the input."""
-
-    def __init__(self, found):
-        super().__init__()
-        self.found = found
-
-    def forward(self, x, *args, **kwargs):
-        self.found += [*args, *kwargs.values()]
-        return x
 
 
 class Twice(nn.Module):
@@ -121,7 +110,8 @@ def test_arguments_are_scattered_and_outputs_gathered_along_dim(
 @given(devices=device_lists(min_size=2))
 def test_every_replica_gets_the_same_constant_object(target, topology, devices):
     constant, found = object(), []
-    wrapped = target.data_parallel.DataParallel(ArgumentRecorder(found), build(devices, topology))
+    module = Calls(lambda _, x, *args, **kwargs: found.extend([*args, *kwargs.values()]) or x)
+    wrapped = target.data_parallel.DataParallel(module, build(devices, topology))
     wrapped(torch.ones(len(devices)), constant, found=constant)
     assert [argument is constant for argument in found] == [True] * (2 * len(devices))
 

@@ -13,6 +13,7 @@ from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine import hooks
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.packed_sequences import Packed, packed_specs, unpack
+from spec_tests.strategies.small_modules import Calls
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
@@ -84,17 +85,6 @@ def _values(found):
     return snapshot(list(found), {}, strides=False)
 
 
-class PackedLSTM(nn.Module):
-    """A recurrent layer that takes and returns a packed sequence."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.layer = nn.LSTM(width, 3)
-
-    def forward(self, packed):
-        return self.layer(packed)[0]
-
-
 @clause("divergences.SG-12.recurrent-layers-on-packed-input")
 @hooks.divide_examples(3)
 @given(
@@ -104,7 +94,8 @@ class PackedLSTM(nn.Module):
 @example(spec=Packed((1, 3, 2), requires_grad=True), slots=(0, 1))
 def test_a_wrapped_recurrent_layer_matches_the_layer_alone(target, topology, spec, slots):
     computed(["lstm"])
-    module = PackedLSTM(spec.width).to(topology.device(slots[0]), spec.dtype)
+    module = Calls(lambda self, packed: self.layer(packed)[0], layer=nn.LSTM(spec.width, 3))
+    module.to(topology.device(slots[0]), spec.dtype)
     wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
     packed = spec.build(topology)
     found, expected = wrapped(packed), module(packed.to(topology.device(slots[0])))

@@ -19,20 +19,8 @@ from spec_tests.strategies.data_parallel import (
     NewModule,
     network_calls,
 )
-from spec_tests.strategies.small_modules import StateUpdater
+from spec_tests.strategies.small_modules import Calls, StateUpdater
 from spec_tests.strategies.tensors import TensorSpec, device_slots
-
-
-class ModeRecorder(nn.Module):
-    """A module that records whether it is in training mode."""
-
-    def __init__(self, modes):
-        super().__init__()
-        self.modes = modes
-
-    def forward(self, x):
-        self.modes.append(self.training)
-        return x
 
 
 def wrapped_linear(target, topology):
@@ -90,7 +78,8 @@ def test_the_wrapper_lacks_the_attributes_of_the_module(target, topology):
 def test_every_replica_has_the_training_mode_of_the_wrapper(target, topology):
     modes = []
     device = topology.device(0)
-    wrapped = target.data_parallel.DataParallel(ModeRecorder(modes), [device, device]).eval()
+    module = Calls(lambda self, x: modes.append(self.training) or x)
+    wrapped = target.data_parallel.DataParallel(module, [device, device]).eval()
     wrapped(torch.ones(2, device=device))
     assert modes == [False, False]
 

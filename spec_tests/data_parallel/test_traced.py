@@ -6,6 +6,7 @@ from torch import nn
 
 from spec_tests import checks
 from spec_tests.machine.clauses import clause
+from spec_tests.strategies.small_modules import Calls
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.torch.jit.trace",  # torch.jit.trace is deprecated.
@@ -15,43 +16,19 @@ pytestmark = pytest.mark.filterwarnings(
 EVERY_GRAD_MODE = pytest.mark.parametrize("grad", [True, False], ids="grad={}".format)
 
 
-class CallRecorder(nn.Module):
-    """A module that records the shape of the input of each call."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 4)
-        self.calls = []
-
-    def forward(self, x):
-        self.calls.append(x.shape)
-        return self.layer(x)
-
-
-class FunctionModule(nn.Module):
-    """A module whose forward calls a function with another module and the input."""
-
-    def __init__(self, module, function):
-        super().__init__()
-        self.module, self.function = module, function
-
-    def forward(self, x):
-        return self.function(self.module, x)
-
-
 #: For each call: a function that returns a module with this call in its forward.
 CALLS = {
     "DataParallel": lambda target, module, devices: target.data_parallel.DataParallel(
         module, devices
     ),
-    "data_parallel": lambda target, module, devices: FunctionModule(
-        module, lambda module, x: target.data_parallel.data_parallel(module, x, devices)
+    "data_parallel": lambda target, module, devices: Calls(
+        lambda self, x: target.data_parallel.data_parallel(self.module, x, devices), module=module
     ),
-    "parallel_apply": lambda target, module, devices: FunctionModule(
-        module,
-        lambda module, x: torch.cat(
-            target.parallel_apply.parallel_apply([module] * 2, [x] * 2, None, devices[:1] * 2)
+    "parallel_apply": lambda target, module, devices: Calls(
+        lambda self, x: torch.cat(
+            target.parallel_apply.parallel_apply([self.module] * 2, [x] * 2, None, devices[:1] * 2)
         ),
+        module=module,
     ),
 }
 
@@ -75,12 +52,14 @@ def wrap_with_own_steps(target, module, devices):
 )
 @EVERY_GRAD_MODE
 def test_a_trace_of_several_devices_is_refused(target, topology, make, grad):
-    module = CallRecorder().to(topology.device(0))
+    called = []
+    module = Calls(lambda self, x: called.append(self) or self.layer(x), layer=nn.Linear(4, 4))
+    module.to(topology.device(0))
     traced = make(target, module, topology.take(2))
     with torch.set_grad_enabled(grad), pytest.raises(RuntimeError) as raised:
         torch.jit.trace(traced, torch.rand(4, 4).to(topology.device(0)), check_trace=False)
     assert "trace the module itself, which is `wrapper.module`" in str(raised.value)
-    checks.same(module.calls, [])
+    assert called == []
 
 
 @clause("data_parallel.one-device.traced")

@@ -26,6 +26,7 @@ from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine.clauses import clause
 from spec_tests.oracle import naive
 from spec_tests.strategies.layers import seeded
+from spec_tests.strategies.small_modules import Calls
 from spec_tests.strategies.supported_layers import computed
 
 STEPS = 15
@@ -113,23 +114,17 @@ def test_training_with_fixed_statistics_equals_the_plain_network(target, topolog
 SIZES = [(count, rows) for count in (2, 3, 4) for rows in range(1, 2 * count + 1)]
 
 
-class Loss(nn.Module):
-    """A module that divides the loss of its chunk by the number of items in the whole batch."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(3, 2)
-
-    def forward(self, input_ids, labels, num_items_in_batch):
-        errors = (self.layer(input_ids) - labels).square()
-        return {"loss": errors.sum() / num_items_in_batch.sum(), "logits": errors}
+def compute_loss(module, input_ids, labels, num_items_in_batch):
+    """Divide the loss of a chunk by the number of items in the whole batch."""
+    errors = (module.layer(input_ids) - labels).square()
+    return {"loss": errors.sum() / num_items_in_batch.sum(), "logits": errors}
 
 
 def training_step(target, topology, count, rows):
     """Return the loss, outputs and gradients of one step."""
     torch.manual_seed(0)
     devices = topology.take(count)
-    module = Loss().to(devices[0])
+    module = Calls(compute_loss, layer=nn.Linear(3, 2)).to(devices[0])
     batch = {
         "input_ids": torch.arange(3.0 * rows).reshape(rows, 3).to(devices[0]),
         "labels": torch.ones(rows, 2, device=devices[0]),

@@ -8,16 +8,15 @@ from torch import nn
 
 from spec_tests import checks
 from spec_tests.machine.clauses import clause
+from spec_tests.strategies.small_modules import Calls
 from spec_tests.strategies.tensors import counting
 
 CPUS = {"string": "cpu", "string-with-index": "cpu:0", "device": torch.device("cpu")}
 
 
-class OnCpu(nn.Module):
-    """A module that returns twice its input, and the number of rows, both on the CPU."""
-
-    def forward(self, rows):
-        return (2 * rows).cpu(), torch.tensor(len(rows), device="cpu").reshape(1)
+def on_cpu(_, rows):
+    """Return twice the rows, and their number, both on the CPU."""
+    return (2 * rows).cpu(), torch.tensor(len(rows), device="cpu").reshape(1)
 
 
 @pytest.mark.parametrize("spelling", ["string-with-index", "device"])
@@ -53,7 +52,7 @@ def test_backward_to_a_cpu_input_emits_no_warning(target, topology):
 @clause("divergences.FN-4.cpu-outputs-are-gathered")
 def test_outputs_on_the_cpu_are_gathered_on_the_cpu(target, topology):
     rows = counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
-    doubled, lengths = target.data_parallel.DataParallel(OnCpu(), topology.take(2))(rows)
+    doubled, lengths = target.data_parallel.DataParallel(Calls(on_cpu), topology.take(2))(rows)
     (gradient,) = torch.autograd.grad(doubled.sum(), rows)
     checks.same(doubled, 2 * rows)
     assert (lengths.tolist(), gradient.unique().tolist()) == ([2, 2], [2.0])

@@ -19,14 +19,7 @@ from spec_tests.strategies.parallel_apply import (
     parallel_apply_calls,
     passthrough_calls,
 )
-from spec_tests.strategies.small_modules import CurrentDevice
-
-
-class MissingKey(nn.Module):
-    """A module that raises a KeyError, as in PyTorch's own test of parallel_apply."""
-
-    def forward(self, *args):
-        return {}["wonderful"]
+from spec_tests.strategies.small_modules import Calls, CurrentDevice
 
 
 def _call(modules, inputs, **options):
@@ -115,8 +108,10 @@ def test_a_module_without_device_and_tensor_runs_on_the_current_device(
 def test_an_error_of_a_module_without_inputs_names_the_current_device(target, topology):
     topology.require(distinct=2)
     ordinal = topology.device(1).index
+    # PyTorch's own test of parallel_apply has this module.
+    module = Calls(lambda *_: {}["wonderful"])
     with torch.accelerator.device_index(ordinal), pytest.raises(KeyError) as caught:
-        target.parallel_apply.parallel_apply((MissingKey(),) * 2, (None, None))
+        target.parallel_apply.parallel_apply((module,) * 2, (None, None))
     assert f"Caught KeyError in replica 0 on device {ordinal}." in str(caught.value)
 
 

@@ -22,7 +22,7 @@ from spec_tests.checks.casts import CastingLinear, casts_of_the_current_paramete
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.machine.devices import not_run
 from spec_tests.parallel_apply.run_modules import Lambda, run
-from spec_tests.strategies.small_modules import CurrentDevice
+from spec_tests.strategies.small_modules import Calls, CurrentDevice
 from spec_tests.strategies.thread_state import (
     CHANGES,
     Autocast,
@@ -77,13 +77,6 @@ def read_shared_settings():
         torch.is_anomaly_enabled(),
         torch.are_deterministic_algorithms_enabled(),
     )
-
-
-class Squaring(nn.Module):
-    """A module that applies an operation that saves a tensor for backward."""
-
-    def forward(self, x):
-        return torch.square(x)
 
 
 class FunctionMode(TorchFunctionMode):
@@ -175,7 +168,9 @@ def test_modes_of_the_caller_reach_only_a_single_module(target, topology, mode, 
     inputs = [torch.ones(1, device=device, requires_grad=True) for device in topology.take(count)]
     devices = [x.device.index for x in inputs]
     with mode(calls):
-        target.parallel_apply.parallel_apply([Squaring()] * count, inputs, devices=devices)
+        # The square saves a tensor for backward.
+        module = Calls(lambda _, x: torch.square(x))
+        target.parallel_apply.parallel_apply([module] * count, inputs, devices=devices)
     assert bool(calls) is (count == 1)
 
 

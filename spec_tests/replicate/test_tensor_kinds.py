@@ -14,6 +14,7 @@ from spec_tests import checks
 from spec_tests.machine import capabilities
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.module_kinds import ModuleOfKind
+from spec_tests.strategies.small_modules import Calls
 from spec_tests.strategies.tensor_subclasses import WithDefault
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
@@ -49,22 +50,19 @@ def sparse(topology, layout, rows):
     return matrix.to(topology.device(0))
 
 
-class Graph(nn.Module):
-    """A module that multiplies its input with a sparse matrix."""
-
-    def __init__(self, matrix):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(4, device=matrix.device))
-        self.register_buffer("matrix", matrix)
-
-    def forward(self, x):
-        return x @ self.matrix.to_dense() * self.weight
+def graph(matrix):
+    """Return a module that multiplies its input with a sparse matrix."""
+    weight = nn.Parameter(torch.ones(4, device=matrix.device))
+    return Calls(
+        lambda self, x: x @ self.matrix.to_dense() * self.weight,
+        **{"weight": weight, "matrix": nn.Buffer(matrix)},
+    )
 
 
 @clause("divergences.RE-10.compressed-buffers-are-copied")
 @EVERY_COMPRESSED_LAYOUT
 def test_modules_with_compressed_buffers_are_trained(target, topology, layout):
-    module = Graph(sparse(topology, layout, 4))
+    module = graph(sparse(topology, layout, 4))
     rows = torch.arange(16.0).to(topology.device(0)).reshape(4, 4)
     wrapper = target.data_parallel.DataParallel(module, topology.take((0, 1)))
     output = wrapper(rows)
@@ -76,7 +74,7 @@ def test_modules_with_compressed_buffers_are_trained(target, topology, layout):
 @clause("divergences.RE-10.sparse-parameters-are-refused-by-name")
 @EVERY_LAYOUT
 def test_a_sparse_parameter_that_requires_grad_is_refused_by_name(target, topology, layout):
-    module = nn.Sequential(Graph(sparse(topology, layout, 4)))
+    module = nn.Sequential(graph(sparse(topology, layout, 4)))
     module[0].sparse_weight = nn.Parameter(sparse(topology, layout, 4))
     with pytest.raises(NotImplementedError) as caught:
         target.replicate.replicate(module, topology.take((0, 1)))
@@ -130,7 +128,7 @@ def complex_and_real(topology, slot):
 
 
 def compressed(topology, slot):
-    module = nn.Sequential(*(Graph(sparse(topology, layout, 4)) for layout in COMPRESSED))
+    module = nn.Sequential(*(graph(sparse(topology, layout, 4)) for layout in COMPRESSED))
     return module.to(topology.device(slot))
 
 

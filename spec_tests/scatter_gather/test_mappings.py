@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from spec_tests import checks
 from spec_tests.machine.clauses import clause
+from spec_tests.strategies.small_modules import Calls
 from spec_tests.strategies.stateful_containers import MAPPINGS
 from spec_tests.strategies.tensors import device_slots
 
@@ -85,13 +85,6 @@ class Encoding(UserDict):
         self.count = count
 
 
-class Doubled(nn.Module):
-    """A module that takes a mapping and doubles its rows."""
-
-    def forward(self, batch):
-        return 2 * batch["x"]
-
-
 def sized(rows, device):
     """Return a `Sized` with a tensor."""
     table = Sized(rows)
@@ -134,7 +127,8 @@ def test_a_user_dict_keeps_its_attributes(target, topology, count, slots):
 @EVERY_KIND
 def test_each_row_of_a_mapping_is_computed_once(target, topology, kind):
     batch = kind({"x": torch.arange(6.0).to(topology.device(0))})
-    wrapper = target.data_parallel.DataParallel(Doubled(), topology.take((0, 1)))
+    module = Calls(lambda _, batch: 2 * batch["x"])
+    wrapper = target.data_parallel.DataParallel(module, topology.take((0, 1)))
     checks.same(wrapper(batch).tolist(), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0], kind)
 
 

@@ -1,11 +1,31 @@
 """Small modules. Most show in their output or state how they were called."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from spec_tests.machine import capabilities
+
+
+class Calls(nn.Module):
+    """A module whose forward calls a function.
+
+    Args:
+        function: The function. Its first argument is the module.
+        members: The other attributes, parameters, buffers and submodules of the module, by name.
+    """
+
+    def __init__(self, function: Callable[..., Any], **members: Any) -> None:
+        super().__init__()
+        self.function = function
+        for name, member in members.items():
+            setattr(self, name, member)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of the function."""
+        return self.function(self, *args, **kwargs)
 
 
 class OrdinalColumn(nn.Module):
