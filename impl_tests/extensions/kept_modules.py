@@ -26,19 +26,15 @@ class FrozenLayer(nn.Linear):
         return super().forward(x)
 
 
-class Counting(nn.Module):
-    """A module that adds its weight, and then changes it in a chunk with negative rows."""
+class Scale:
+    """State beside a tensor, which is copied with the tensor."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
+    def __init__(self, tensor: Tensor, factor: float = 1.0) -> None:
+        self.tensor, self.factor = tensor, factor
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the sum."""
-        y: Tensor = x + self.weight
-        if x.min() < 0:
-            self.weight.add_(1)
-        return y
+    def to(self, _: object) -> None:
+        """Make this an object that belongs to a device."""
+        raise NotImplementedError
 
 
 class Doubled(TorchDispatchMode):  # type: ignore[no-untyped-call] # in torch

@@ -15,7 +15,6 @@ from torch.testing._internal.two_tensor import TwoTensor
 import impl
 from impl import _copy_cache
 from impl_tests.extensions.kept_modules import (
-    Counting,
     Doubled,
     FrozenLayer,
     UnversionedSGD,
@@ -27,6 +26,7 @@ from impl_tests.extensions.kept_modules import (
 from spec_tests import checks
 from spec_tests.checks.leaks import disable_gc
 from spec_tests.machine import capabilities
+from spec_tests.strategies.small_modules import Calls
 
 
 def wrapped(topology, module=None, option=True, size=2):
@@ -154,7 +154,14 @@ def test_an_unfrozen_parameter_gets_gradients(topology):
 
 
 def test_a_parameter_is_copied_again_after_a_replica_has_changed_its_copy(topology):
-    wrapper, x = wrapped(topology, Counting().requires_grad_(False))
+    def add(module, x):
+        y = x + module.weight
+        if x.min() < 0:
+            module.weight.add_(1)
+        return y
+
+    weight = nn.Parameter(torch.ones(1), requires_grad=False)
+    wrapper, x = wrapped(topology, Calls(add, weight=weight))
     x[-1] = -1
     for _ in range(3):
         checks.same(wrapper(x), x + 1)
@@ -280,27 +287,24 @@ def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
     torch.testing.assert_close(net(x), net.module(x))
 
 
-class Product(nn.Module):
-    """A product with a frozen matrix, or with a tensor inside of it."""
-
-    def __init__(self, weight, read=lambda weight: weight):
-        super().__init__()
-        self.weight, self.read = nn.Parameter(weight, requires_grad=False), read
-
-    def forward(self, x):
-        return torch.mm(self.read(self.weight), x.mT).mT
+def product(weight, read=lambda weight: weight):
+    """Return a module that multiplies with a frozen matrix, or with a tensor inside of it."""
+    weight = nn.Parameter(weight, requires_grad=False)
+    return Calls(
+        lambda module, x: torch.mm(module.read(module.weight), x.mT).mT, weight=weight, read=read
+    )
 
 
 def with_inner_tensors():
     # The version of the parameter stays the same if an inner tensor changes.
-    return Product(TwoTensor(torch.eye(2), torch.eye(2)), lambda weight: weight.a)
+    return product(TwoTensor(torch.eye(2), torch.eye(2)), lambda weight: weight.a)
 
 
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: Product(torch.eye(2).to_sparse()),
-        lambda: Product(torch.ones(2, 4)[:, ::2]),
+        lambda: product(torch.eye(2).to_sparse()),
+        lambda: product(torch.ones(2, 4)[:, ::2]),
         with_inner_tensors,
     ],
     ids=["sparse", "with gaps", "with inner tensors"],

@@ -23,6 +23,7 @@ from torch.utils import swap_tensors
 from torch.utils.dlpack import from_dlpack
 
 import impl
+from impl_tests.extensions.kept_modules import Scale
 from spec_tests import checks
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.strategies.changed_members import changes_members_specs
@@ -33,16 +34,6 @@ SIZE = 6
 
 def scaled(layer, x, factor):
     return layer(x) * factor
-
-
-class Scale:
-    """State beside a tensor, which is copied with the tensor."""
-
-    def __init__(self):
-        self.factor, self.tensor = 1.0, torch.ones(())
-
-    def to(self, _):
-        raise NotImplementedError
 
 
 class Net(nn.Module):
@@ -64,7 +55,7 @@ class Net(nn.Module):
             self.register_buffer(name, torch.ones(SIZE))
         self.register_buffer("alias", self.total)  # One buffer with two names.
         self.register_buffer("offset", None)
-        self.total.scale = Scale()
+        self.total.scale = Scale(torch.ones(()))
         self.scaled = partial(scaled, self.last, factor=1.0)
         self.scaled.shift = 0.0
         self.merged, self.adapts, self.scale = False, False, 1.0
@@ -247,6 +238,15 @@ def _change_scale(state):
         state.net.total.scale.factor += 1.0
 
 
+def _replace_scale(state):
+    state.net.total.scale = Scale(torch.ones(()), 3.0)
+
+
+def _toggle_parameter(state):
+    ones = torch.ones_like(state.net.base.bias)
+    state.net.last.bias = nn.Parameter(ones) if state.net.last.bias is None else None
+
+
 def _next_write(state):
     state.net.settings["writes"] = (state.net.settings["writes"] + 1) % 4
 
@@ -257,6 +257,12 @@ def _other_class(state):
 
 def _negated(self, x):
     return -Net.forward(self, x)
+
+
+def _copy_module(state):
+    if type(state.net) is Net and not state.net.handles and "forward" not in vars(state.net.norm):
+        state.wrapper.module = copy.deepcopy(state.net)
+        state.net.scale *= 3
 
 
 def _duplicate(state, duplicate):
@@ -333,6 +339,9 @@ CHANGES = {
     "partial": _change_partial,
     "attribute of a partial": _change_attribute_of_partial,
     "state of a tensor": _change_scale,
+    "new state of a tensor": _replace_scale,
+    "parameter or None": _toggle_parameter,
+    "module": _copy_module,
     "writes": _next_write,
     "train": lambda state: state.net.train(not state.net.training),
     "new settings": _set("settings", lambda each: {**copy.deepcopy(each), "shift": 3.0}),
