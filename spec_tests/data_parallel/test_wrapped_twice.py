@@ -21,7 +21,8 @@ try:
     print("accepted")
     sys.exit()
 except RuntimeError:
-    inner = wrap(net, devices)
+    print("refused", flush=True)
+inner = wrap(net, devices)
 function = target.data_parallel.data_parallel
 for call in (wrap(inner, devices), lambda x: function(inner, x, devices)):
     try:
@@ -46,10 +47,11 @@ def test_data_parallel_inside_data_parallel_has_the_outputs_of_the_module(
 def test_data_parallel_inside_data_parallel_fails_on_different_devices(target, topology):
     topology.require(distinct=2)
     done = run_script(WRAPS_TWICE, target, topology)
-    if done.stdout == "accepted\n":
+    of_operator, *of_target = done.stdout.splitlines() or [""]
+    if of_operator == "accepted":
         not_run("the operators of the devices accept tensors of two devices")
-    if done.returncode in (-signal.SIGABRT, -signal.SIGSEGV):
+    if not of_operator and done.returncode in (-signal.SIGABRT, -signal.SIGSEGV):
         not_run("an operator on tensors of two devices ends the process")
     assert done.returncode == 0, done.stderr
     text = "RuntimeError Caught RuntimeError in replica N on device N."
-    checks.same(done.stdout.splitlines(), [text] * 2)
+    checks.same(of_target, [text] * 2)
