@@ -39,8 +39,8 @@ _FIRST, _LAST = 100, 20
 #: The records that expect the failure of a test, and the names that the register declares.
 _RECORDS = pytest.StashKey[list[Divergence]]()
 _DECLARED = pytest.StashKey[frozenset[str]]()
-#: The failures of the examples that Hypothesis has drawn for a test.
-_EXAMPLES = pytest.StashKey[list[Failure]]()
+#: The failures of the examples that Hypothesis has drawn for the running test.
+_examples: list[Failure] = []
 #: When the running example has started, and the processor time of the process before it.
 _started: list[float] = [0.0, 0.0]
 
@@ -109,12 +109,13 @@ def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Store the failure of each example that Hypothesis draws for the test."""
     failure.forget()
+    _examples.clear()
     _start_example()
     if not clauses.clauses_of_test(item):
         return
     handle = getattr(getattr(item, "obj", None), "hypothesis", None)
     if handle is not None and not hasattr(handle.inner_test, "_is_observed"):
-        handle.inner_test = _observed(item, handle.inner_test)
+        handle.inner_test = _observed(handle.inner_test, item.path)
 
 
 def _start_example() -> None:
@@ -126,9 +127,8 @@ def seconds_of_example() -> tuple[float, float]:
     return time.monotonic() - _started[0], time.process_time() - _started[1]
 
 
-def _observed(item: pytest.Item, test: Callable[..., Any]) -> Callable[..., Any]:
+def _observed(test: Callable[..., Any], file: Path) -> Callable[..., Any]:
     """Return the test, which stores its failures. Hypothesis calls it for each example."""
-    found = item.stash.setdefault(_EXAMPLES, [])
 
     @functools.wraps(test)
     def observed(*args: Any, **kwargs: Any) -> Any:
@@ -139,17 +139,17 @@ def _observed(item: pytest.Item, test: Callable[..., Any]) -> Callable[..., Any]
         except HypothesisException:
             raise
         except (Exception, pytest.fail.Exception) as error:
-            found.append(_failure_of(error, item))
+            _examples.append(_failure_of(error, file))
             raise
 
     observed._is_observed = True  # type: ignore[attr-defined]
     return observed
 
 
-def _failure_of(error: BaseException, item: pytest.Item) -> Failure:
+def _failure_of(error: BaseException, file: Path) -> Failure:
     """Return the failure, also if the error cannot be shown."""
     try:
-        return failure.of_exception(error, item.path)
+        return failure.of_exception(error, file)
     except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
         return _hidden(error, other)
 
@@ -167,7 +167,7 @@ def pytest_runtest_makereport(
     """Set the outcome of a test, and add its failure and its program to the report."""
     if not clauses.clauses_of_test(item):
         return (yield)
-    show_first_failure(item, call)
+    show_first_failure(call)
     cut_tracebacks(call)
     error = None if call.excinfo is None else call.excinfo.value
     try:
@@ -198,14 +198,13 @@ def cut_tracebacks(call: pytest.CallInfo[None]) -> None:
         error = error.__cause__ or error.__context__
 
 
-def show_first_failure(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+def show_first_failure(call: pytest.CallInfo[None]) -> None:
     """Show the first failure if Hypothesis reports that a repetition of the call differs."""
     error = None if call.excinfo is None else call.excinfo.value
     if isinstance(error, FlakyFailure):
         call.excinfo = pytest.ExceptionInfo.from_exception(error.exceptions[0])
     elif isinstance(error, Flaky):  # Hypothesis has lost the failure.
-        seen = item.stash.get(_EXAMPLES, [])
-        found = seen[-1] if seen else failure.last_noted()
+        found = _examples[-1] if _examples else failure.last_noted()
         text = "the calls of a failure have other results when they are repeated"
         if found is None:
             found = Failure("differs", (Fact("output", "not repeatable"),), text)
@@ -292,10 +291,8 @@ def _skip(report: pytest.TestReport, item: pytest.Item, reason: str) -> None:
 
 def _describe(item: pytest.Item, error: BaseException) -> Failure:
     """Return the failure of a test, with the facts of all its failing examples."""
-    found = _failure_of(error, item)
-    facts = [*found.facts]
-    for each in item.stash.get(_EXAMPLES, ()):
-        facts += each.facts
+    found = _failure_of(error, item.path)
+    facts = [*found.facts, *(fact for each in _examples for fact in each.facts)]
     drawn = programs.drawn_arguments(item, error)
     # The repr of a call is code; other arguments need their names.
     lines = [

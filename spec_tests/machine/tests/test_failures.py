@@ -32,7 +32,7 @@ def test_tracebacks_of_an_error_and_its_cause_keep_their_ends_only():
     assert names == ["_fail", *["_recurse"] * 119]
 
 
-def test_a_failure_that_a_repetition_changes_is_shown(request):
+def test_a_failure_that_a_repetition_changes_is_shown():
     calls = []
 
     @settings(database=None)
@@ -42,7 +42,7 @@ def test_a_failure_that_a_repetition_changes_is_shown(request):
         assert len(calls) > 1, "the first call"
 
     call = pytest.CallInfo.from_call(fail_once, "call")
-    judge.show_first_failure(request.node, call)
+    judge.show_first_failure(call)
     assert str(call.excinfo.value).startswith("the first call")
 
 

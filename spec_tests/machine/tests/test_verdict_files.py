@@ -58,25 +58,29 @@ def test_verdicts_have_the_smallest_failing_call_and_the_difference(run_suite, p
     assert found["text"].startswith("not so")
 
 
-#: A test in which the smallest failing call shows one fact, and a larger one another.
+#: Two tests in which the smallest failing call shows one fact, and a larger one another.
 TWO_FACTS = """
 from hypothesis import given, strategies as st
 from spec_tests import checks
 @clause("a.one")
+@pytest.mark.parametrize("other", ["size", "rank"])
 @given(number=st.integers(0, 10**6))
-def test_one(target, number):
-    checks.same({"size": number > 5, "first": number}, {"size": False, "first": 0})
+def test_one(target, number, other):
+    checks.same({other: number > 5, "first": number}, {other: False, "first": 0})
 @clause("a.two")
 def test_two(target): pass
 """
 
 
-def test_a_failure_has_the_facts_of_all_failing_calls(run_suite, pytester):
+def test_a_failure_has_the_facts_of_all_failing_calls_of_its_test(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
     run_suite(TWO_FACTS, "--verdicts", str(path))
-    first, _ = read_verdicts(path)
-    assert first["failure"]["call"] == "number = 1"
-    assert sorted(first["failure"]["facts"]) == [["first", "value"], ["size", "value"]]
+    *found, _ = (line.get("failure") for line in read_verdicts(path))
+    assert [each["call"] for each in found] == ["number = 1"] * 2
+    assert [sorted(place for place, _ in each["facts"]) for each in found] == [
+        ["first", "size"],
+        ["first", "rank"],
+    ]
 
 
 #: A target runs this check in a thread, and raises an error of its own with its text.
