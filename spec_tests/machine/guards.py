@@ -23,6 +23,7 @@ import unittest
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from spec_tests.failure import Fact, Failure, end_test, error_fact, failed
 from spec_tests.machine import clauses, judge, process_state, record
 from spec_tests.machine.devices import NOT_RUN
 from spec_tests.machine.hooks import topology_of
-from spec_tests.machine.judge import ENDS_PROCESS, PROCESS_ENDED
+from spec_tests.machine.judge import PROCESS_ENDED, TIME_IS_UP
 from spec_tests.machine.options import TIME_LIMIT
 from spec_tests.machine.target import NotOffered
 from spec_tests.simulator.pytest_plugin import is_simulated, race_text
@@ -225,13 +226,13 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any
     found = _properties.get(crashitem, [])
     ended = PROCESS_ENDED
     if stack := pop_stack(_run[0], crashitem):
-        ended = Failure("time", (Fact("process", "time limit"),), f"{ended.text}: {stack}")
+        ended = replace(TIME_IS_UP, text=f"{TIME_IS_UP.text}: {stack}")
     report.longrepr = ended.text
     report.user_properties += found
     record.add_failure(report, ended)
-    if known := [str(value) for key, value in found if key == ENDS_PROCESS]:
+    if known := record.property_of(report, str(ended.facts[0])):
         report.outcome = "skipped"
-        report.wasxfail = f"known: {known[0]}"
+        report.wasxfail = f"known: {known}"
     # pytest-xdist does not count this failure for -x and --maxfail.
     sched.config.pluginmanager.get_plugin("dsession")._handlefailures(report)
 

@@ -25,10 +25,10 @@ from spec_tests.machine.options import options_for_test, target_of
 from spec_tests.machine.register import Divergence
 from spec_tests.machine.target import missing_name, name_in
 
-#: The failure of a test that ends its process.
+#: The failures of a test that ends its process, by itself or at the time limit. Each is also a key
+#: in the report of a test for the id of a record that expects it.
 PROCESS_ENDED = Failure("ended", (Fact("process", "ended"),), "the test ends the process")
-#: Key in the report of a test for the id of a record that expects this failure.
-ENDS_PROCESS = "ends-process"
+TIME_IS_UP = Failure("time", (Fact("process", "time limit"),), PROCESS_ENDED.text)
 #: A line of pytest about an option that changes nothing in `parallel-conformance run`.
 _HINT = "Use -v to get more diff"
 #: Matches the address of an object or of memory, which each run changes.
@@ -80,8 +80,11 @@ def expect(
             unused -= {(record.name, name) for name in names}
             if record.applies:
                 item.stash.setdefault(_RECORDS, []).append(record)
-                if record.explains(PROCESS_ENDED):
-                    item.user_properties.append((ENDS_PROCESS, record.id))
+                item.user_properties += [
+                    (str(each.facts[0]), record.id)
+                    for each in (PROCESS_ENDED, TIME_IS_UP)
+                    if record.explains(each)
+                ]
     if whole and unused:
         raise _absent(*min(unused), "remove it from the record")
 

@@ -57,6 +57,11 @@ TEST = """
 @clause("a.one")
 def test_{}(target): {}
 """
+HANG = """
+@clause("a.one")
+@pytest.mark.timeout(1)
+def test_hang(target): threading.Event().wait()
+"""
 GIVEN = """
 @clause("a.one")
 @given(number=st.integers())
@@ -67,7 +72,7 @@ def test_given_{}(target, number): {}
 def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
     run_suite, pytester, monkeypatch
 ):
-    tests = [TEST.format(*each) for each in STATEMENTS.items()]
+    tests = [HANG, *(TEST.format(*each) for each in STATEMENTS.items())]
     tests += [
         GIVEN.format(*each)
         for each in STATEMENTS.items()
@@ -87,6 +92,7 @@ def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
     register.write_text(draft(read(path)))
     done = run_suite(body, "-n1", f"--divergences={register}", f"--verdicts={path}")
     assert done.ret == pytest.ExitCode.OK, done.stdout.str()
-    assert "known" in {test.verdict for test in read(path)}
+    verdicts = {test.test: test.verdict for test in read(path)}
+    assert verdicts["test_it.py::test_hang"] == "known"
     monkeypatch.setattr(clauses, "SOURCE", pytester.path)
     assert draft(read(path), register_file=register) == register.read_text()
