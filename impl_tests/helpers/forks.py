@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 #: Seconds without output after which a process counts as hung. With few examples no test takes as
-#: long. The time limit of pytest, 300 seconds, would make each hang cost five minutes.
+#: long. The time limit of pytest would make each hang cost five minutes.
 _TIME_LIMIT = 90
 #: Seconds in which a process that hangs prints the stacks of its threads.
 _SECONDS_FOR_STACKS = 5

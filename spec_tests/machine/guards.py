@@ -36,7 +36,6 @@ from spec_tests.machine import clauses, judge, process_state, record
 from spec_tests.machine.devices import NOT_RUN
 from spec_tests.machine.hooks import topology_of
 from spec_tests.machine.judge import PROCESS_ENDED, TIME_IS_UP
-from spec_tests.machine.options import TIME_LIMIT
 from spec_tests.machine.target import NotOffered
 from spec_tests.simulator.pytest_plugin import is_simulated, race_text
 
@@ -118,8 +117,9 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
     if run is None or settings.method != "thread":
         return None
     is_single = item.path.parent.name in _SINGLE and item.path.stem not in SLOW
+    is_given = item.config.option.has_time_limit or item.get_closest_marker("timeout") is not None
     ended = threading.Event()
-    limit = None if is_single and settings.timeout == TIME_LIMIT else settings.timeout
+    limit = settings.timeout if is_given or not is_single else None
     arguments = _path(run, item.nodeid), limit, threading.get_ident(), ended
     threading.Thread(target=_end_at_limit, args=arguments, daemon=True).start()
     item.cancel_timeout = ended.set  # pytest-timeout calls it at the end of the test

@@ -17,7 +17,7 @@ pytest_plugins = ["spec_tests.simulator.pytest_plugin"]
 #: The modules with all other hooks. They are loaded only if there is a target.
 STAGES = tuple(f"spec_tests.machine.{name}" for name in ("hooks", "collect", "guards", "judge"))
 #: Seconds after which a test fails as hanging, unless the user sets another limit.
-TIME_LIMIT = 300.0
+_TIME_LIMIT = 300.0
 DEFAULT_TARGET = "impl"
 NO_REFERENCE = "none"
 #: The options that ``parallel-conformance run`` has, too. For each: the arguments of
@@ -177,9 +177,17 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in STAGES:
         if not config.pluginmanager.is_blocked(name):
             config.pluginmanager.register(importlib.import_module(name), name)
-    # pytest-timeout reads this option later, in its own pytest_configure.
-    if not config.getini("timeout") and config.getoption("timeout") is None:
-        config.option.timeout = TIME_LIMIT
+    # A worker of pytest-xdist has the options of the controller.
+    if not hasattr(config.option, "has_time_limit"):
+        config.option.has_time_limit = _has_time_limit(config)
+    if not config.option.has_time_limit:  # pytest-timeout reads the option later.
+        config.option.timeout = _TIME_LIMIT
+
+
+def _has_time_limit(config: pytest.Config) -> bool:
+    """Return whether the user has set a time limit of tests."""
+    given = config.getoption("timeout"), os.environ.get("PYTEST_TIMEOUT")
+    return given != (None, None) or bool(config.getini("timeout"))
 
 
 def _add_device_options(group: pytest.OptionGroup) -> None:
