@@ -16,9 +16,9 @@ from typing import NoReturn
 import pytest
 
 from spec_tests.cli.failures import Failures, remove_programs
-from spec_tests.machine import options, record
-from spec_tests.machine.hooks import pytest_report_header
+from spec_tests.machine import hooks, options, record
 from spec_tests.machine.record import Recorder
+from spec_tests.strategies.supported_layers import pytest_report_header as layers
 
 #: If the output is not a terminal, a line of progress follows this number of tests, or seconds.
 TESTS_PER_LINE, SECONDS_PER_LINE = 100, 30
@@ -98,7 +98,7 @@ class Progress(RunMonitor):
         """Print target, reference, devices and versions."""
         super().pytest_sessionstart(session)
         self._terminal = _terminal_reporter(session.config)
-        for line in pytest_report_header(session.config):
+        for line in (*hooks.pytest_report_header(session.config), layers(session.config)):
             self._terminal.write_line(line)
         self._terminal.write_line("collecting the tests ...")
         threading.Thread(target=self._name_slow_tests, daemon=True).start()
@@ -172,6 +172,7 @@ class Progress(RunMonitor):
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Print all failures by cause, and remove programs of clauses that pass."""
+        session.config.option.tbstyle = "no"  # pytest prints no section of failures.
         if self._log is not None:
             remove_programs(name for name, found in self._log.verdicts.items() if found == "pass")
         self._print_lines([*self._errors, *self._summary_lines()])

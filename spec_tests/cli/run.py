@@ -43,8 +43,10 @@ def _pytest_arguments(options: argparse.Namespace) -> list[str]:
     # The hooks import torch, which loads the back end of an entry point. A worker that imports the
     # module of this back end first would load it twice.
     settings += ["-p", "spec_tests", "-p", "no:cacheprovider", "-p", "no:benchmark"]
-    # Other styles of tracebacks parse all files in them: 15 s inside torch.compile.
-    short = ["-qq", "--no-header", "--no-summary", "-p", "no:faulthandler", "--tb=line"]
+    # Other styles of tracebacks parse all files in them: 15 s inside torch.compile. `Progress`
+    # removes the sections of failures; before pytest 9.1, --no-summary removes that of clauses.
+    short = ["-qq", "--no-header", "-rN", "--disable-warnings", "--tb=line"]
+    short += ["-p", "no:faulthandler"]
     output = ["-v"] if options.verbose else short
     return [
         str(SUITE),
