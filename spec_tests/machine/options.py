@@ -135,7 +135,8 @@ def _target_options(config: pytest.Config) -> list[str]:
 def _device_options(config: pytest.Config) -> list[str]:
     found = [f"-p{name}" for name in imported_plugins(config)]
     found += [f"--without={name}" for name in config.getoption("--without")]
-    return [*found, *_given(config, "fault", "late-copies")]
+    races = {None: [], True: ["--races"], False: ["--no-races"]}[config.getoption("races")]
+    return [*found, *_given(config, "fault", "late-copies"), *races]
 
 
 def _given(config: pytest.Config, *names: str) -> list[str]:

@@ -56,9 +56,10 @@ def test_a_failure_is_printed_in_at_most_eleven_lines(command):
 
 def test_the_command_after_repeat_runs_the_test_again(command):
     first = command("run", "wrong", *ONE_CLAUSE, "--verdicts=a.jsonl", "--", "-x", "-qx")
-    resuming = ("--resume", "-x", "-n", "0", "-k", "test_", "--maxfail=3", "--late-copies", "0")
+    resuming = ("--resume", "-x", "-n", "0", "-k", "test_", "--maxfail=3")
+    resuming += ("--late-copies", "0", "--no-races")
     done = command("run", "wrong", *ONE_CLAUSE, "--verdicts=b.jsonl", "--", *resuming)
-    for found, more in (first, ""), (done, "--late-copies=0"):
+    for found, more in (first, ""), (done, "--late-copies=0 --no-races"):
         (line, *_) = [each for each in found.stdout.splitlines() if "repeat: " in each]
         words = shlex.split(line.partition("repeat: parallel-conformance ")[2])
         assert words[:4] == ["run", "wrong", "--accelerator=sim", "--clause=comm.scatter.slices"]
