@@ -144,8 +144,7 @@ def _simulator_requirements(*, is_needed: bool) -> Iterator[Requirement]:
 
 
 def _print_clauses(topology: "Topology") -> int:
-    from spec_tests.devices import chapter
-    from spec_tests.machine import capabilities, probes
+    from spec_tests.machine import capabilities, device_clauses, probes
     from spec_tests.machine.capabilities import dtype_name
     from spec_tests.strategies.supported_layers import find_errors
 
@@ -153,7 +152,7 @@ def _print_clauses(topology: "Topology") -> int:
     offered = capabilities.find(topology)
     failed = 0
     for finding in offered.findings:
-        clause = chapter.known_clauses().get(finding.name)
+        clause = device_clauses.known_clauses().get(finding.name)
         if clause is not None:
             failed += not clause.feature and finding.state in ("missing", "wrong")
             print(f"{clause.id:<{_WIDTH}}{_format(clause, finding)}")

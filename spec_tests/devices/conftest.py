@@ -2,8 +2,8 @@
 
 import pytest
 
-from spec_tests.devices.chapter import known_clauses
 from spec_tests.machine.clauses import clauses_of_test
+from spec_tests.machine.device_clauses import known_clauses
 from spec_tests.machine.devices import not_run
 
 

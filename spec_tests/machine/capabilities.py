@@ -4,7 +4,6 @@ The suite tries each clause about devices (`spec_tests.devices`), and each dtype
 only dtypes that the devices offer. A test that needs a missing feature or dtype is not-run.
 """
 
-import importlib
 import os
 import re
 import sys
@@ -13,13 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 from traceback import walk_tb
 from types import TracebackType
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from spec_tests.machine import probes
+from spec_tests.machine import device_clauses, probes
 from spec_tests.machine.devices import MODULES, Topology, not_run
 from spec_tests.machine.probes import Finding
 
@@ -85,14 +83,9 @@ _OPERATOR = re.compile(r"Could not run '([^']+)' with arguments from the '([^']+
 _LIBRARIES = {"torch", "_pytest", "pytest", "hypothesis", "numpy", *sys.stdlib_module_names}
 
 
-def _chapter() -> Any:
-    """Return the chapter about devices. Its tests import this module."""
-    return importlib.import_module("spec_tests.devices.chapter")
-
-
 def names() -> tuple[str, ...]:
     """Return the names of all features and dtypes that a test may need."""
-    return *_chapter().features(), *map(dtype_name, DTYPES)
+    return *device_clauses.features(), *map(dtype_name, DTYPES)
 
 
 def switched_off(config: pytest.Config) -> list[str]:
@@ -152,7 +145,7 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
     dtypes = {dtype_name(dtype): dtype for dtype in DTYPES}
     feature_of = {
         name: each.feature
-        for name, each in _chapter().known_clauses().items()
+        for name, each in device_clauses.known_clauses().items()
         if each.feature not in without
     }
     tried = [each for each in (*dtypes, NEW_STREAMS) if each not in without]
@@ -213,12 +206,12 @@ class ClauseProbe:
 
     def __call__(self, name: str, topology: Topology) -> None:
         """Run the tests of the clause ``name`` with few examples."""
-        features = {*_chapter().features()} - ({NEW_STREAMS} - {*self.basis})
+        features = {*device_clauses.features()} - ({NEW_STREAMS} - {*self.basis})
         dtypes = tuple(dtype for dtype in DTYPES if dtype_name(dtype) in self.basis)
         before = [*_used]
         use(Capabilities(topology, frozenset(features), dtypes, (), {}, (), frozenset()))
         try:
-            _chapter().run(name, topology)
+            device_clauses.run(name, topology)
         finally:
             _used[:] = before
 

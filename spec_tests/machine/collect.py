@@ -5,7 +5,6 @@ files that contain the id of the clause.
 """
 
 import gc
-import importlib
 import pickle
 from collections.abc import Generator, Mapping
 from functools import cache
@@ -17,8 +16,6 @@ import pytest
 from spec_tests.machine import clauses, guards, input_files, judge, probes, register
 from spec_tests.machine.hooks import capabilities_of, register_of, topology_of
 
-#: The module that tries layers on real devices. Strategies import modules of this package.
-_LAYERS = "spec_tests.strategies.supported_layers"
 HERE = Path(__file__).parents[1]
 _SELECTED = pytest.StashKey[frozenset[str]]()
 
@@ -177,7 +174,6 @@ def pytest_configure_node(node: Any) -> None:
     """Send a worker what was found about real devices, and the tests that it leaves out."""
     if topology_of(node.config).accelerator != "sim":
         capabilities_of(node.config)
-        importlib.import_module(_LAYERS).find_errors(topology_of(node.config))
     node.workerinput["found"] = pickle.dumps(probes.FOUND)
     node.workerinput["resumed"] = resumed_tests(node.config)
 

@@ -6,6 +6,7 @@ nothing about the target.
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -55,6 +56,13 @@ def pytest_report_header(config: pytest.Config) -> str:
     """Return a line with the layers that are not drawn. A hook of pytest."""
     missing = find_errors(topology_of(config))
     return f"layers: all except {', '.join(missing)}" if missing else "layers: all"
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_configure_node(node: Any) -> None:
+    """Try the layers on real devices before a worker starts: it gets all findings."""
+    if topology_of(node.config).accelerator != "sim":
+        find_errors(topology_of(node.config))
 
 
 @cache

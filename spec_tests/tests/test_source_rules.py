@@ -5,7 +5,7 @@ from pathlib import Path
 
 from spec_tests.machine.clauses import CHAPTERS
 from spec_tests.simulator import FEATURES
-from spec_tests.tests.python_source import imported_modules
+from spec_tests.tests.python_source import imported_modules, strings
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Packages that the suite must not import: implementations, and other folders of the repository.
@@ -54,6 +54,17 @@ def test_packages_import_themselves_and_packages_before_them():
         others = {place_of(parts) for root, *parts in imported if root == "spec_tests" and parts}
         found |= {(package, name) for other, name in others if other >= place} - {(package,) * 2}
     assert found == set()
+
+
+def test_machine_names_no_later_package_for_an_import():
+    # `import_module` could import a module of such a name.
+    named = {
+        name.split(".")[1]
+        for path in (ROOT / "spec_tests" / "machine").glob("*.py")
+        for name in strings(path)
+        if re.fullmatch(r"spec_tests(\.\w+)+", name)
+    }
+    assert named <= {"machine", "simulator", "oracle", "conftest", "cli"}
 
 
 def test_imports_from_other_packages_are_absolute():

@@ -7,8 +7,7 @@ import torch
 
 from spec_tests import simulator
 from spec_tests.cli.main import main
-from spec_tests.devices import chapter
-from spec_tests.machine import capabilities
+from spec_tests.machine import capabilities, device_clauses
 from spec_tests.machine.capabilities import find_missing
 from spec_tests.machine.devices import MODULES
 from spec_tests.simulator import native
@@ -172,7 +171,7 @@ def test_doctor_prints_each_clause_about_devices(topology, switch_off, capfd):
     assert f"{'devices.copies.values':<42}there" in printed
     assert "Backend doesn't support create a new Stream" in printed
     assert "optional, feature new-streams; used by data-parallel wrappers; without it" in printed
-    assert all(name in printed for name in chapter.known_clauses())
+    assert all(name in printed for name in device_clauses.known_clauses())
 
 
 TESTS = """

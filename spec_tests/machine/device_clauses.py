@@ -1,6 +1,6 @@
-"""The clauses of this chapter, and their tests as functions of the devices.
+"""The clauses of the chapter ``devices``, and their tests as functions of the devices.
 
-A test of this chapter has no argument besides `topology`, except those that Hypothesis draws. Its
+A test of the chapter has no argument besides `topology`, except those that Hypothesis draws. Its
 assertions have messages of one line, which ``doctor`` prints.
 """
 
@@ -8,7 +8,6 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
@@ -17,7 +16,7 @@ from spec_tests.machine import clauses
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.devices import Topology
 
-NAME = "devices"
+_NAME = "devices"
 #: The settings of a probe: few examples, and no time to find a smaller one that fails.
 _FEW = settings(
     max_examples=3,
@@ -35,7 +34,7 @@ _Test = Callable[..., None]
 def known_clauses() -> dict[str, Clause]:
     """Return the clauses of the chapter by id."""
     found = clauses.load(clauses.SOURCE)
-    return {name: each for name, each in found.items() if each.chapter == NAME}
+    return {name: each for name, each in found.items() if each.chapter == _NAME}
 
 
 def features() -> tuple[str, ...]:
@@ -51,9 +50,9 @@ def run(name: str, topology: Topology) -> None:
 
 @cache
 def _tests() -> dict[str, list[_Test]]:
-    """Return clause id -> the tests of the clause."""
+    """Return the tests of each clause, in all files of the chapter."""
     found: dict[str, list[_Test]] = {}
-    for each in pkgutil.iter_modules([str(Path(__file__).parent)], f"{__package__}."):
+    for each in pkgutil.iter_modules([str(clauses.SOURCE / _NAME)], f"spec_tests.{_NAME}."):
         for test in vars(importlib.import_module(each.name)).values():
             for mark in getattr(test, "pytestmark", ()):
                 found.setdefault(mark.args[0], []).append(test)
