@@ -1,7 +1,7 @@
 """The failures of a run, by cause, and the programs that repeat them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,8 +71,7 @@ class Failures:
         cause.count += 1
         if cause.commands.keys() >= {*names}:
             return []
-        of_test = record.property_of(report, "clause") or names[0]  # others may fail, too
-        repeat = self._format_command(of_test, function.rpartition("::")[2])
+        repeat = self._format_command(names[0], function.rpartition("::")[2])
         program = dict(report.user_properties).get(record.PROGRAM)
         run = self._write_program(names[0], str(program)) if program is not None else None
         cause.commands = {**dict.fromkeys(names, run or repeat), **cause.commands}
@@ -101,12 +100,17 @@ class Failures:
         path.write_text(f"{_NOTE}\n{text}", encoding="utf-8")
         return f"python {path}"
 
-    def summary(self) -> list[str]:
+    def summary(self, undecided: Collection[str] = ()) -> list[str]:
         """Return the lines about each cause, that of the most clauses first.
 
-        Causes with clauses that torch.nn.parallel passes come before the others.
+        Causes with clauses that torch.nn.parallel passes come before the others. The clauses in
+        ``undecided`` are left out.
         """
-        causes = sorted(self._found.values(), key=lambda each: (-len(each.commands), -each.count))
+        for each in self._found.values():
+            for name in undecided:
+                each.commands.pop(name, None)
+        found = [each for each in self._found.values() if each.commands]
+        causes = sorted(found, key=lambda each: (-len(each.commands), -each.count))
         failed = {name for each in causes for name in each.commands}
         here = failed - self._violated
         parts = {

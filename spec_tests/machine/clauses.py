@@ -46,12 +46,8 @@ BASES: Mapping[str, str] = {
     "relied on": "programs over several devices rely on it; *source* names back ends that violate "
     "it, or links public threads about them",
 }
-#: Places and names of facts that most tests of a function compare, whatever their clause is about.
-SHARED_FACTS = frozenset(
-    {"aliasing", "strides", "requires_grad", "input", "gradient", "error of gradient", "warnings"}
-)
-#: The chapters about a single function or class.
-_SINGLE = ("replicate", "parallel_apply")
+#: The chapters about a single function, or about a class and its function.
+_OF_ONE = ("replicate", "parallel_apply", "data_parallel")
 #: Matches the id of a clause: two or more words, separated by dots.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _Test = TypeVar("_Test", bound=Callable[..., Any])
@@ -71,7 +67,7 @@ class Clause:
         seen: Links to public threads about back ends that violate the clause, or names of such
             back ends.
         facts: The facts that the clause is about, such as ``strides``, ``gradient`` (all facts
-            about gradients) or ``input: values``; see `failed_by`.
+            about gradients) or ``input: values``; see `attribution`.
         folder: The folder with the clause, if it is a chapter of the suite.
     """
 
@@ -94,7 +90,7 @@ class Clause:
     def function(self) -> str:
         """The first words of the id, up to the function; the first one if the chapter has one."""
         words = self.id.split(".")
-        return ".".join(words[: 1 if words[0] in _SINGLE else 2])
+        return ".".join(words[: 1 if words[0] in _OF_ONE else 2])
 
     @property
     def is_about_target(self) -> bool:
@@ -221,34 +217,6 @@ def _flatten_tables(tables: dict[str, Any], folder: str, prefix: str) -> Iterato
             yield input_files.convert(fields, Clause, source)
         else:
             yield from _flatten_tables(table, folder, prefix=f"{prefix}{name}.")
-
-
-def failed_by(
-    facts: Iterable[Fact], names: Sequence[str], known: Mapping[str, Clause]
-) -> list[str]:
-    """Return the clauses that the facts of a failed test fail.
-
-    A fact fails the clauses of the test that are about it. Another fact of `SHARED_FACTS` fails
-    the clause of the same function that is about it, and any other fact the first clause of the
-    test. The test does not decide its other clauses.
-
-    Args:
-        facts: The facts that differ.
-        names: The clauses of the test.
-        known: All clauses by id; only those of the test if no other clause may fail.
-    """
-    found: dict[str, None] = {}
-    for fact in facts:
-        about = [name for name in names if known[name].is_about(fact)]
-        found |= dict.fromkeys(about or _of_function(fact, names[0], known) or names[:1])
-    return sorted(found or names[:1], key=lambda name: name not in names)
-
-
-def _of_function(fact: Fact, name: str, known: Mapping[str, Clause]) -> list[str]:
-    """Return the first clause of the same function that names a shared fact."""
-    function, shared = known[name].function, SHARED_FACTS.intersection(fact)
-    of_function = (each for each in known.values() if each.function == function)
-    return [each.id for each in of_function if not shared.isdisjoint(each.facts)][:1]
 
 
 @cache

@@ -18,7 +18,7 @@ from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
 
 from spec_tests import failure
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import clauses, programs
+from spec_tests.machine import attribution, clauses, programs
 from spec_tests.machine import record as run_record
 from spec_tests.machine.capabilities import skip_missing
 from spec_tests.machine.options import options_for_test, target_of
@@ -270,14 +270,11 @@ def _judge(
         text = f"{names} expects {expected}, but the failure is {', '.join(found.expected)}"
         report.longrepr = f"{report.longrepr}\n\n{text}"
         found = replace(found, text=f"{found.text}\n{text}")
-    of_test, all_clauses = clauses.clauses_of_test(item), clauses.load()
-    # A record names the clauses, and a run of some clauses says nothing about others.
-    if known is not None or item.config.getoption("--clause"):
-        all_clauses = {each: all_clauses[each] for each in of_test}
-    failing = clauses.failed_by(found.facts, of_test, all_clauses)
-    undecided = [(run_record.UNDECIDED, each) for each in of_test if each not in failing]
-    others = [("clause", each) for each in failing if each not in of_test]
-    report.user_properties += [*undecided, *others]
+    names = clauses.clauses_of_test(item)
+    failing = attribution.failed_by(found.facts, names, clauses.load())
+    report.user_properties += [
+        (run_record.UNDECIDED, each) for each in names if each not in failing
+    ]
     run_record.add_failure(report, found)
     programs.add(item, call, report, found, options_for_test(item.config))
 

@@ -22,7 +22,7 @@ from typing import Any, Literal, TextIO
 import pytest
 
 from spec_tests.failure import Failure
-from spec_tests.machine import clauses, input_files, register
+from spec_tests.machine import attribution, clauses, input_files, register
 from spec_tests.machine.target import REFERENCE
 
 #: All verdicts, worst first.
@@ -205,10 +205,33 @@ def _to_test(line: Mapping[str, Any], source: str) -> TestVerdict:
     return test
 
 
-def by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
-    """Return the verdict of each clause: the worst verdict of its tests."""
-    found: dict[str, str] = {}
+def settle(tests: Iterable[TestVerdict]) -> list[TestVerdict]:
+    """Return the tests of a run. The failures of a clause that they do not decide are *not-run*.
+
+    They show the faults that fail other clauses; see `attribution.undecided`.
+    """
+    tests = list(tests)
+    failed: dict[str, list[TestVerdict]] = {}
     for test in tests:
+        if test.verdict == "fail" and test.failure and test.failure.kind != "stale-record":
+            failed.setdefault(test.test, []).append(test)
+    names = attribution.undecided(
+        (same[0].failure.facts, [test.clause for test in same])
+        for same in failed.values()
+        if same[0].failure
+    )
+    return [
+        TestVerdict(test.test, "not-run", test.clause, NOT_DECIDED)
+        if test.verdict == "fail" and test.clause in names
+        else test
+        for test in tests
+    ]
+
+
+def by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
+    """Return the verdict of each clause: the worst verdict of its tests in `settle`."""
+    found: dict[str, str] = {}
+    for test in settle(tests):
         if test.clause:
             found[test.clause] = worse_verdict(found.get(test.clause), test.verdict)
     return dict(sorted(found.items()))
@@ -227,7 +250,7 @@ def declared_by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
 
 def reasons_by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
     """Return why tests of clauses were not run."""
-    return {test.clause: test.reason for test in tests if test.verdict == "not-run"}
+    return {test.clause: test.reason for test in settle(tests) if test.verdict == "not-run"}
 
 
 def worse_verdict(first: str | None, second: str) -> str:
@@ -290,8 +313,9 @@ def conclude(
     """Return the conclusion of a run, and how many clauses it has decided.
 
     The conclusion is *conforms*, `AS_REFERENCE`, *does not conform*, or *is not decided*: fewer
-    than nine of ten clauses about the target are decided. A clause that was not run, or that needs
-    a name that the target lacks, is not decided.
+    than nine of ten clauses about the target are decided, and no clause fails that
+    torch.nn.parallel passes. A clause that was not run, or that needs a name that the target
+    lacks, is not decided.
 
     Args:
         found: The verdict of each clause of the run.
@@ -305,16 +329,19 @@ def conclude(
     counts = Counter(found.get(name, "not-run") for name in members)
     decided = counts.total() - counts["not-run"] - counts["not-offered"]
     text = f"{decided} of {len(members)} decided, {len(known)} clauses"
-    if decided * 10 < len(members) * 9 or not found.keys() >= {*members}:
+    if not found.keys() >= {*members}:
         return "is not decided", text
-    violated = [name for name in members if found[name] in _VIOLATED]
+    violated = {name for name in members if found[name] in _VIOLATED}
+    first = violated - register.violated_by_reference(torch)
+    # A failure of one clause may leave others undecided.
+    if decided * 10 < len(members) * 9 and not any(found[name] == "fail" for name in first):
+        return "is not decided", text
     if not violated:
         return "conforms", text
     text += "; " + ", ".join(f"{counts[each]} {each}" for each in _VIOLATED if counts[each])
-    first = len({*violated} - register.violated_by_reference(torch))
     if not first:
         return AS_REFERENCE, text
-    return "does not conform", f"{text}; {first} of them pass in {REFERENCE}"
+    return "does not conform", f"{text}; {len(first)} of them pass in {REFERENCE}"
 
 
 def claim(found: Mapping[str, str], suite: str | None = None, torch: str | None = None) -> str:
@@ -410,8 +437,12 @@ class Recorder:
         for line in lines:
             terminalreporter.write_line(line)
 
+    def undecided(self) -> set[str]:
+        """Return the clauses that no test decides."""
+        return {name for name, found in by_clause(self._tests).items() if found == "not-run"}
+
     def _summary(self) -> list[str]:
-        found = dict(sorted(self.verdicts.items()))
+        found = by_clause(self._tests)
         if not found:
             return []
         lines = table(found, declared_by_clause(self._tests), reasons_by_clause(self._tests))

@@ -75,7 +75,7 @@ class Evidence:
 
 def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
     """Return the verdict of each clause with its evidence, from the tests of a run."""
-    tests = list(tests)
+    tests = record.settle(tests)
     same: dict[str, list[TestVerdict]] = {}
     verdict_of = record.by_clause(tests)
     for test in tests:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from spec_tests import failure
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import clauses, input_files, judge
+from spec_tests.machine import attribution, clauses, input_files, judge, record
+from spec_tests.machine.record import TestVerdict
 
 
 def _recurse():
@@ -113,34 +114,68 @@ def _clause(name, *facts):
 
 #: Clauses by id, with the facts that they are about.
 FACTS = {
-    "a.b.first": (),
-    "a.b.values": ("values",),
-    "a.b.strides": ("strides",),
-    "a.b.gradient": ("gradient",),
-    "a.b.input": ("input",),
-    "a.c.aliasing": ("aliasing",),
+    "comm.b.first": (),
+    "comm.b.values": ("values",),
+    "comm.b.strides": ("strides",),
+    "comm.b.gradient": ("gradient",),
+    "comm.b.last": (),
+    "comm.c.other": (),
+    "comm.order.host": (),
 }
+VALUES, STRIDES, DEVICE = (Fact("output", each) for each in ("values", "strides", "device"))
+ZERO = Fact("gradient", "values (zero)")
 #: For each case: the clauses of a test, the facts that differ, and the clauses that fail.
-FAILED = {
-    "named": ("first strides", [Fact("output", "strides")], "strides"),
+OF_TEST = {
+    "named": ("first strides", [STRIDES], "strides"),
     "with-a-detail": ("first values", [Fact("output", "values (zero)")], "values"),
     "place": ("first gradient", [Fact("gradient", "dtype")], "gradient"),
-    "several": (
-        "first values gradient",
-        [Fact("gradient", "values"), Fact("output", "values")],
-        "values gradient",
-    ),
-    "of-no-clause": ("first values", [Fact("output", "device")], "first"),
+    "several": ("first values gradient", [ZERO, VALUES], "values gradient"),
+    "of-no-clause": ("first values", [DEVICE], "first"),
     "none": ("first values", [], "first"),
-    "of-another-test": ("first", [Fact("input", "values")], "input"),
-    "of-both": ("values", [Fact("output", "values"), Fact("output", "strides")], "values strides"),
-    "of-another-function": ("first", [Fact("output", "aliasing")], "first"),
-    "not-shared": ("first", [Fact("output", "values")], "first"),
+}
+#: For each case: the facts in which a test of each clause fails, and the clauses that fail.
+OF_RUN = {
+    "the-first": ({"b.first": [DEVICE], "b.last": [DEVICE]}, "b.first"),
+    "the-one-that-names-it": ({"b.first": [STRIDES], "b.strides": [STRIDES]}, "b.strides"),
+    "all-that-name-it": ({"b.values": [ZERO], "b.gradient": [ZERO]}, "b.values b.gradient"),
+    "another-fact": ({"b.first": [DEVICE], "b.last": [DEVICE, VALUES]}, "b.first b.last"),
+    "without-facts": ({"b.first": [], "b.last": []}, "b.first b.last"),
+    "other-function": ({"b.first": [DEVICE], "c.other": [DEVICE]}, "b.first c.other"),
+    "of-several-functions": ({"c.other": [DEVICE], "order.host": [DEVICE]}, "c.other"),
 }
 
 
-@pytest.mark.parametrize(("of_test", "facts", "failing"), FAILED.values(), ids=FAILED)
-def test_a_failed_test_fails_the_clauses_about_its_facts(of_test, facts, failing):
-    known = {name: _clause(name, *about) for name, about in FACTS.items()}
-    found = clauses.failed_by(facts, [f"a.b.{name}" for name in of_test.split()], known)
-    assert {*found} == {f"a.b.{name}" for name in failing.split()}
+@pytest.fixture
+def known(monkeypatch):
+    """The clauses of `FACTS`."""
+    found = {
+        name: clauses.Clause(name, "says", "law", facts=facts) for name, facts in FACTS.items()
+    }
+    monkeypatch.setattr(clauses, "load", lambda: found)
+    return found
+
+
+@pytest.mark.parametrize(("of_test", "facts", "failing"), OF_TEST.values(), ids=OF_TEST)
+def test_a_failed_test_fails_the_clauses_about_its_facts(known, of_test, facts, failing):
+    names = [f"comm.b.{name}" for name in of_test.split()]
+    found = attribution.failed_by(facts, names, known)
+    assert {*found} == {f"comm.b.{name}" for name in failing.split()}
+
+
+@pytest.mark.parametrize(("facts", "failing"), OF_RUN.values(), ids=OF_RUN)
+def test_a_fact_of_several_clauses_fails_the_one_that_it_is_about(known, facts, failing):
+    tests = [
+        TestVerdict(f"test_{name}", "fail", f"comm.{name}", failure=Failure("differs", each, ""))
+        for name, each in facts.items()
+    ]
+    assert record.by_clause(tests) == {
+        f"comm.{name}": "fail" if name in failing.split() else "not-run" for name in sorted(facts)
+    }
+
+
+def test_a_stale_record_explains_no_other_one(known):
+    stale = Failure("stale-record", (Fact("register", "stale"),), "")
+    tests = [
+        TestVerdict(name, "fail", f"comm.b.{name}", failure=stale) for name in ("first", "last")
+    ]
+    assert {*record.by_clause(tests).values()} == {"fail"}
