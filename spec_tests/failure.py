@@ -61,11 +61,10 @@ class Failure:
 
     Args:
         kind: differs, accepted, refused, error, leak, race, state, time, ended, not-offered,
-            lacks-feature, stale-record or assert.
+            stale-record or assert.
         facts: The facts that differ, in all failing calls that Hypothesis has drawn.
         text: The first difference, for people.
         error: The class and the first line of the target's error, if there is one.
-        baseline: The other side of the comparison: ``oracle``, ``torch.nn.parallel`` or ``law``.
         call: The smallest failing call, as code.
     """
 
@@ -73,7 +72,6 @@ class Failure:
     facts: tuple[Fact, ...]
     text: str
     error: str = ""
-    baseline: str = ""
     call: str = ""
 
     @property

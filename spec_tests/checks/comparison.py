@@ -63,7 +63,7 @@ def agree(
             head = (
                 f"target and {baseline.name} disagree on\n  {call!r}\nwith devices = [{devices}]:"
             )
-            raise _error(found, actual.result, expected.result, call, baseline.name, head)
+            raise _error(found, actual.result, expected.result, call, head)
 
 
 def _may_be_read_early(call: Call, topology: Topology) -> bool:
@@ -128,7 +128,6 @@ def _error(
     actual: Any,
     expected: Any,
     call: object,
-    baseline: str = "",
     head: str = "",
 ) -> CheckError:
     """Return the error of differences; ``actual`` and ``expected`` may be errors of a call."""
@@ -139,7 +138,6 @@ def _error(
         tuple(dict.fromkeys(each.fact for each in found)),
         as_text(found),
         error=error_line(actual.kind, actual.text) if raised[0] else "",
-        baseline=baseline,
         call=_code(call),
     )
     return failed(failure, f"{head}\n  {failure.text}") if head else _failed(failure, call)
