@@ -185,7 +185,7 @@ def _outcome_differences(
 def _text_differences(
     actual: Sequence[str], expected: Sequence[str], place: str
 ) -> Iterator["Difference"]:
-    """Yield a difference for each text that only one of two lists has."""
+    """Yield a difference for each text that the expected list lacks, or else one for the list."""
     text = f"{place} is {actual!r}, expected {expected!r}"
     for each in dict.fromkeys(actual):
         if each not in expected:
@@ -194,7 +194,8 @@ def _text_differences(
                 place, error_fact(kind, rest, place) if rest else Fact(place, each), text
             )
     if not {*actual} - {*expected} and actual != expected:
-        yield Difference(place, Fact(place, "missing"), text)
+        name = "missing" if {*expected} - {*actual} else "count or order"
+        yield Difference(place, Fact(place, name), text)
 
 
 def as_text(found: Sequence["Difference"]) -> str:

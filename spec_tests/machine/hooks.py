@@ -30,7 +30,6 @@ from spec_tests.machine.devices import MODULES, SYNCHRONOUS, Topology, make_topo
 from spec_tests.machine.options import (
     NO_REFERENCE,
     command,
-    has_reference,
     imported_plugins,
     mapping_of,
     target_of,
@@ -159,10 +158,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return lines with target, reference, devices, PyTorch and Python."""
-    topology = topology_of(config)
+    topology, reason = topology_of(config), _lacks_reference(config)
     return [
         f"target: {target_of(config)}",
-        f"reference: {_reference_name(config)}",
+        f"reference: {f'{NO_REFERENCE}, because {reason}' if reason else REFERENCE}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",
         *_device_faults(config),
@@ -180,12 +179,14 @@ def _device_faults(config: pytest.Config) -> list[str]:
     return [*map(text.format, found.broken), *order]
 
 
-def _reference_name(config: pytest.Config) -> str:
-    if not has_reference(config):
-        return NO_REFERENCE
-    if _can_run_reference(config):
-        return REFERENCE
-    return f"{NO_REFERENCE}, because {REFERENCE} needs new streams, record_stream and autocast"
+def _lacks_reference(config: pytest.Config) -> str:
+    """Return why the target is not compared with torch.nn.parallel; empty if it is."""
+    if config.getoption("--reference") == NO_REFERENCE:
+        return "--reference is none"
+    offered = capabilities_of(config)
+    if all(map(offered.offers, ("new-streams", "record-stream", "autocast"))):
+        return ""
+    return f"{REFERENCE} needs new streams, record_stream and autocast"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -209,7 +210,7 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "format": record.FORMAT,
         "target": target,
         "version": _package_version(target.partition(".")[0]),
-        "reference": config.getoption("--reference") or REFERENCE,
+        "reference": NO_REFERENCE if _lacks_reference(config) else REFERENCE,
         "torch": str(torch.__version__),
         "python": process_state.python_version(),
         "accelerator": topology.accelerator,
@@ -275,24 +276,10 @@ def sim(topology: Topology) -> None:
 
 @pytest.fixture(scope="session")
 def reference(request: pytest.FixtureRequest, topology: Topology) -> Target:
-    """torch.nn.parallel.
-
-    The test is not-run with ``--reference none``, or if the devices lack features of
-    `_can_run_reference`.
-    """
-    if not has_reference(request.config):
-        not_run("compares with torch.nn.parallel, and --reference is none")
-    if not _can_run_reference(request.config):
-        not_run(
-            "compares with torch.nn.parallel, which needs new streams, record_stream and autocast"
-        )
+    """torch.nn.parallel. The test is not-run if the run has no reference."""
+    if reason := _lacks_reference(request.config):
+        not_run(f"compares with {REFERENCE}, but {reason}")
     return Target(REFERENCE)
-
-
-def _can_run_reference(config: pytest.Config) -> bool:
-    """Return whether torch.nn.parallel can scatter CPU tensors and run replicas on the devices."""
-    offered = capabilities_of(config)
-    return all(map(offered.offers, ("new-streams", "record-stream", "autocast")))
 
 
 @pytest.fixture(scope="session")
@@ -307,7 +294,7 @@ def baselines(request: pytest.FixtureRequest, oracle: Target) -> tuple[Target, .
 
     They are the oracle, and the reference if it can run.
     """
-    if not has_reference(request.config) or not _can_run_reference(request.config):
+    if _lacks_reference(request.config):
         return (oracle,)
     return request.getfixturevalue("reference"), oracle
 

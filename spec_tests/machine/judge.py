@@ -270,10 +270,10 @@ def _judge(
         text = f"{names} expects {expected}, but the failure is {', '.join(found.expected)}"
         report.longrepr = f"{report.longrepr}\n\n{text}"
         found = replace(found, text=f"{found.text}\n{text}")
-    names = clauses.clauses_of_test(item)
-    failing = attribution.failed_by(found.facts, names, clauses.load())
+    of_test = clauses.clauses_of_test(item)
+    failing = attribution.failed_by(found.facts, of_test, clauses.load())
     report.user_properties += [
-        (run_record.UNDECIDED, each) for each in names if each not in failing
+        (run_record.UNDECIDED, each) for each in of_test if each not in failing
     ]
     run_record.add_failure(report, found)
     programs.add(item, call, report, found, options_for_test(item.config))

@@ -79,11 +79,6 @@ def target_of(config: pytest.Config) -> str:
     return name
 
 
-def has_reference(config: pytest.Config) -> bool:
-    """Return whether the target is compared with torch.nn.parallel."""
-    return bool(config.getoption("--reference") != NO_REFERENCE)
-
-
 def mapping_of(config: pytest.Config) -> list[str]:
     """Return the values of ``--target-map``."""
     values: list[str] = config.getoption("--target-map")

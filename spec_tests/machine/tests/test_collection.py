@@ -81,8 +81,8 @@ def test_tests_that_need_the_reference_are_skipped_without_it(run_suite, pyteste
     body += "@clause('a.two')\ndef test_three(target, baselines): assert len(baselines) == 1\n"
     result = run_suite(body, "--reference=none", "--verdicts", str(path))
     result.assert_outcomes(passed=2, skipped=1)
-    result.stdout.fnmatch_lines("reference: none")
-    assert read(path)[1].reason == "compares with torch.nn.parallel, and --reference is none"
+    result.stdout.fnmatch_lines("reference: none, because --reference is none")
+    assert read(path)[1].reason == "compares with torch.nn.parallel, but --reference is none"
 
 
 def test_verdicts_are_counted_and_listed_by_clause(run_suite):
