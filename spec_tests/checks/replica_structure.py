@@ -6,9 +6,10 @@ torch.nn.parallel handles them wrongly.
 
 from collections.abc import Iterator
 from types import MethodType
-from typing import Any
 
 from torch import nn
+
+from spec_tests.checks.snapshot import Named
 
 #: Attributes of a module that `_compare_attributes` leaves out: they hold its tensors and
 #: children, or only replicas have them.
@@ -16,7 +17,7 @@ _STATE = ("_parameters", "_buffers", "_modules", "_is_replica", "_former_paramet
 _MISSING = object()
 
 
-def replica_structure(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
+def replica_structure(replica: nn.Module, source: nn.Module) -> dict[str, Named]:
     """Return a description of each module of ``replica``, by path.
 
     A module that is the child of two modules appears under both paths.
@@ -46,7 +47,7 @@ def _module_pairs(
 
 def _module_structure(
     module: nn.Module, source: nn.Module, path: str, first_paths: dict[int, str]
-) -> dict[str, Any]:
+) -> Named:
     """Describe one module of a replica.
 
     Args:
@@ -63,20 +64,20 @@ def _module_structure(
     for where, value in found.items():
         first_paths.setdefault(id(value), where)
     former = getattr(module, "_former_parameters", {})
-    return {
-        "class": type(module).__qualname__,
-        "training": module.training,
-        "is a replica": getattr(module, "_is_replica", False),
-        "parameters": {name: value is not None for name, value in module._parameters.items()},
-        "former parameters": {name: tensors.get(name) is value for name, value in former.items()},
-        "tensors": tensors,
-        "buffers": buffers,
-        "children": {name: child is not None for name, child in module._modules.items()},
-        "is": {
+    return Named(
+        kind=type(module).__qualname__,
+        training=module.training,
+        is_replica=getattr(module, "_is_replica", False),
+        parameters={name: value is not None for name, value in module._parameters.items()},
+        former_parameters={name: tensors.get(name) is value for name, value in former.items()},
+        tensors=tensors,
+        buffers=buffers,
+        children={name: child is not None for name, child in module._modules.items()},
+        sharing={
             where: first_paths[id(value)] for where, value in found.items() if value is not None
         },
-        "attributes": _compare_attributes(module, source),
-    }
+        attributes=_compare_attributes(module, source),
+    )
 
 
 def _compare_attributes(module: nn.Module, source: nn.Module) -> dict[str, bool]:

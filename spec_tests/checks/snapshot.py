@@ -30,6 +30,10 @@ class Structure:
     members: Mapping[object, Any]
 
 
+class Named(dict[str, Any]):
+    """A dictionary whose keys name the facts about its values, such as ``buffers: class``."""
+
+
 @dataclass(frozen=True)
 class Leaf:
     """A value that is neither tensor nor container.
@@ -96,6 +100,8 @@ def _byte_offset(tensor: Tensor) -> int:
 def _snapshot(value: object, input_paths: _InputPaths, strides: bool) -> Any:
     if isinstance(value, Tensor):
         return _tensor_snapshot(value, input_paths, strides)
+    if isinstance(value, Named):
+        return {key: _snapshot(member, input_paths, strides) for key, member in value.items()}
     found = members(value)
     if found or isinstance(value, (list, tuple, dict)):
         snapshots = {key: _snapshot(member, input_paths, strides) for key, member in found.items()}
