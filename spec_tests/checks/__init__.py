@@ -1,9 +1,10 @@
 """What a test of a clause calls to judge a result: comparisons, refusals, laws, signatures.
 
-``agree``, ``same`` and ``contains`` are imported here; the other modules by their names. Of the
-other packages of the suite, the modules import ``machine``, ``simulator`` and ``cuda_stand_ins``.
+``agree``, ``same``, ``contains`` and ``shares_memory`` are imported here; the other modules by
+their names. Of the other packages of the suite, the modules import ``machine``, ``simulator`` and
+``cuda_stand_ins``.
 """
 
-from spec_tests.checks.comparison import EXACT, LAYER, agree, contains, same
+from spec_tests.checks.comparison import EXACT, LAYER, agree, contains, same, shares_memory
 
-__all__ = ["EXACT", "LAYER", "agree", "contains", "same"]
+__all__ = ["EXACT", "LAYER", "agree", "contains", "same", "shares_memory"]

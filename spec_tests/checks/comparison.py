@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spec_tests.checks.nested_values import tensors
+from spec_tests.checks.nested_values import storage_id, tensors
 from spec_tests.checks.outcome import Call, Outcome, Raised, observe
 from spec_tests.checks.snapshot import Leaf, Structure, TensorSnapshot
 from spec_tests.failure import CheckError, Fact, Failure, error_fact, error_line, failed
@@ -111,6 +111,14 @@ def same(
     found = list(differences(actual, expected, place, tolerance))
     if found:
         raise _error(found, actual, expected, call)
+
+
+def shares_memory(tensor: Tensor, source: Tensor, *, place: str = "output") -> None:
+    """Fail unless two tensors have the same storage."""
+    __tracebackhide__ = True
+    if storage_id(tensor) != storage_id(source):
+        text = f"{place} does not share the memory of {source.detach()}"
+        raise failed(Failure("differs", (Fact(place, "aliasing"),), text))
 
 
 def contains(error: object, texts: Iterable[str], call: object = "") -> None:

@@ -4,32 +4,44 @@
 may lack. Here it gets copies of the inputs and outputs on the CPU.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd.gradcheck import GradcheckError
 from torch.func import functional_call
 
 from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.outcome import cotangent
+from spec_tests.failure import Fact, Failure, failed
 
 
-def pass_gradcheck(function: Callable[..., Any], inputs: Sequence[Tensor]) -> bool:
-    """Return whether ``gradcheck`` accepts the derivatives of all outputs of ``function``."""
-    passes: bool = gradcheck(_on_cpu(function, inputs), _copies(inputs))
-    return passes
+def check_gradients(function: Callable[..., Any], inputs: Sequence[Tensor]) -> None:
+    """Fail unless ``gradcheck`` accepts the derivatives of all outputs of ``function``."""
+    with _differs_in("gradient"):
+        gradcheck(_on_cpu(function, inputs), _copies(inputs))
 
 
-def pass_gradgradcheck(function: Callable[..., Any], inputs: Sequence[Tensor]) -> bool:
-    """Return whether ``gradgradcheck`` accepts the second derivatives of all outputs."""
+def check_second_gradients(function: Callable[..., Any], inputs: Sequence[Tensor]) -> None:
+    """Fail unless ``gradgradcheck`` accepts the second derivatives of all outputs."""
     moved, copies = _on_cpu(function, inputs), _copies(inputs)
     outputs = moved(*copies)
     if not all(output.requires_grad for output in outputs):
-        return False
+        fact = Fact("output", "requires_grad")
+        raise failed(Failure("differs", (fact,), "an output requires no gradient"))
     gradients = [cotangent(output).requires_grad_() for output in outputs]
-    passes: bool = gradgradcheck(moved, copies, gradients)
-    return passes
+    with _differs_in("second gradient"):
+        gradgradcheck(moved, copies, gradients)
+
+
+@contextmanager
+def _differs_in(place: str) -> Iterator[None]:
+    try:
+        yield
+    except GradcheckError as error:
+        raise failed(Failure("differs", (Fact(place, "values"),), str(error))) from None
 
 
 def call_with_tensors(

@@ -1,6 +1,6 @@
 """Helpers for tests that use side streams and never wait for a device."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 import torch
@@ -8,8 +8,10 @@ from torch import Tensor
 
 from spec_tests import simulator
 from spec_tests.checks.stream_log import CopyDelay
+from spec_tests.failure import Fact, Failure, failed
 from spec_tests.machine import capabilities
 from spec_tests.machine.devices import SYNCHRONOUS, Topology, not_run, queue_work
+from spec_tests.simulator.pytest_plugin import race_text
 
 #: Milliseconds by which real devices delay each queued write and copy of a test of order.
 DELAY = 20.0
@@ -64,8 +66,7 @@ def fail_on_races(topology: Topology) -> Iterator[None]:
         not_run("only the simulated accelerator detects races")
     with simulator.races() as found:
         yield
-    # An explicit message, because pytest does not rewrite assertions in an installed package.
-    assert not found, str(found[0])
+    _require_none(found)
 
 
 @contextmanager
@@ -82,7 +83,12 @@ def late_copies(topology: Topology) -> Iterator[None]:
         return
     with simulator.races(late_copies=0) as found:
         yield
-    assert not found, str(found[0])
+    _require_none(found)
+
+
+def _require_none(found: Sequence[simulator.Race]) -> None:
+    if found:
+        raise failed(Failure("race", (Fact("memory", "race"),), race_text(found)))
 
 
 def _delay_copies(topology: Topology) -> AbstractContextManager[object]:

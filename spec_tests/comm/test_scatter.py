@@ -77,6 +77,7 @@ def test_chunk_on_the_input_device_shares_memory_and_version(target, topology):
     call = scatter_to_own_device()
     inputs = call.inputs(topology)
     first, second = call.run(target, inputs)
+    checks.shares_memory(second, inputs["tensor"])
     second.fill_(-1)
     assert inputs["tensor"][2:].tolist() == [[-1, -1]] * 2
     assert first._version == second._version == inputs["tensor"]._version > 0
@@ -85,7 +86,9 @@ def test_chunk_on_the_input_device_shares_memory_and_version(target, topology):
 @clause("comm.scatter.views-refuse-in-place")
 def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, topology):
     call = scatter_to_own_device(dense((4, 3), requires_grad=True))
-    chunk, _ = call.run(target, call.inputs(topology))
+    inputs = call.inputs(topology)
+    chunk, _ = call.run(target, inputs)
+    checks.shares_memory(chunk, inputs["tensor"])
     with pytest.raises(RuntimeError, match="returns multiple views"):
         chunk.zero_()
 

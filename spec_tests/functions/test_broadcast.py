@@ -50,6 +50,7 @@ def test_outputs_on_the_first_device_are_views_of_the_inputs(target, topology, g
     with mode():
         first, *_ = target.functions.Broadcast.apply(topology.take(2), tensor)
     assert first is not tensor
+    checks.shares_memory(first, tensor)
     with torch.no_grad():
         first.fill_(-1)
     checks.same(tensor.tolist(), [-1] * 3)
@@ -60,6 +61,7 @@ def test_outputs_on_the_first_device_are_views_of_the_inputs(target, topology, g
 def test_view_of_a_broadcast_leaf_refuses_in_place_writes(target, topology):
     tensor = torch.ones(3, device=topology.device(0), requires_grad=True)
     first, *_ = target.functions.Broadcast.apply(topology.take(2), tensor)
+    checks.shares_memory(first, tensor)
     with pytest.raises(RuntimeError, match="returns multiple views"):
         first.zero_()
 

@@ -57,6 +57,7 @@ def test_chunk_on_the_input_device_shares_memory_and_version(target, topology):
     inputs = call.inputs(topology)
     (tensor,) = inputs["tensors"]
     first, second = call.run(target, inputs)
+    checks.shares_memory(second, tensor)
     second.fill_(-1)
     assert tensor[2:].tolist() == [[-1, -1]] * 2
     assert first._version == second._version == tensor._version > 0
@@ -65,7 +66,9 @@ def test_chunk_on_the_input_device_shares_memory_and_version(target, topology):
 @clause("functions.scatter.views-refuse-in-place")
 def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, topology):
     call = scatter_apply(scatter_to_own_device(dense((4, 3), requires_grad=True)))
-    chunk, _ = call.run(target, call.inputs(topology))
+    inputs = call.inputs(topology)
+    chunk, _ = call.run(target, inputs)
+    checks.shares_memory(chunk, *inputs["tensors"])
     with pytest.raises(RuntimeError, match="returns multiple views"):
         chunk.zero_()
 

@@ -10,10 +10,11 @@ from spec_tests.failure import Fact
 from spec_tests.machine import clauses
 from spec_tests.machine.clauses import Clause
 
-#: The beginnings of the ids of clauses that a fault of any function of their chapter fails.
+#: The beginnings of the ids of clauses about several functions of their chapter.
 _OF_SEVERAL = (
-    *("comm.devices", "comm.generators", "comm.no-memory", "comm.order"),
-    *("functions.order", "functions.penalty", "divergences"),
+    *("comm.devices", "comm.gather.undoes-scatter", "comm.generators", "comm.no-memory"),
+    *("comm.order", "functions.order", "functions.penalty", "divergences"),
+    *("scatter_gather.gather-undoes-scatter", "parallel_apply.hazards.wrapped-twice"),
 )
 #: For each clause, the facts in which its tests fail, without the details in parentheses.
 _Facts = dict[str, set[Fact]]
@@ -43,7 +44,8 @@ def undecided(failures: Iterable[tuple[Iterable[Fact], Sequence[str]]]) -> set[s
     """Return the clauses that the failures of a run do not decide.
 
     Such a clause names none of the facts in which its tests fail, and each of these facts also
-    fails a clause of the same function that names it or comes earlier in the specification.
+    fails a clause of the same function, or of several, that names it or comes earlier in the
+    specification.
 
     Args:
         failures: For each failed test, the facts that differ and the clauses that it fails.
@@ -55,29 +57,40 @@ def undecided(failures: Iterable[tuple[Iterable[Fact], Sequence[str]]]) -> set[s
             for name, own in failed_by(facts, names, known).items():
                 found.setdefault(name, set()).update(own)
     failed = [each for name, each in known.items() if name in found]
-    return {each.id for each in failed if _is_explained(each, failed, found)}
+    return {each.id for place, each in enumerate(failed) if _is_explained(place, failed, found)}
 
 
-def _is_explained(clause: Clause, failed: Sequence[Clause], facts: _Facts) -> bool:
+def _is_explained(place: int, failed: Sequence[Clause], facts: _Facts) -> bool:
     """Return whether the failures of a clause show nothing but the faults of other clauses.
 
     Args:
-        clause: The clause.
+        place: The number of the clause in ``failed``.
         failed: The failed clauses in the order of the specification.
         facts: The facts of the failed clauses.
     """
-    earlier = failed[: failed.index(clause)]
-    others = [each for each in failed if each is not clause and _may_explain(each, clause)]
+    clause = failed[place]
+    others = [
+        (other, number < place)
+        for number, other in enumerate(failed)
+        if number != place and other.chapter == clause.chapter
+    ]
     return bool(facts[clause.id]) and all(
         not clause.is_about(fact)
         and any(
-            fact in facts[each.id] and (each in earlier or each.is_about(fact)) for each in others
+            fact in facts[other.id] and _explains(other, fact, clause, is_earlier=is_earlier)
+            for other, is_earlier in others
         )
         for fact in facts[clause.id]
     )
 
 
-def _may_explain(other: Clause, clause: Clause) -> bool:
-    """Return whether one fault may fail both clauses."""
-    is_of_several = any(map(clause.has_prefix, _OF_SEVERAL))
-    return other.chapter == clause.chapter and (is_of_several or other.function == clause.function)
+def _explains(other: Clause, fact: Fact, clause: Clause, *, is_earlier: bool) -> bool:
+    """Return whether a fact that fails both clauses is a fault of ``other``."""
+    may_be_one = other.function == clause.function or _is_of_several(clause)
+    if other.is_about(fact):
+        return may_be_one or _is_of_several(other)
+    return is_earlier and may_be_one
+
+
+def _is_of_several(clause: Clause) -> bool:
+    return any(map(clause.has_prefix, _OF_SEVERAL))

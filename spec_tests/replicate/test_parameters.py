@@ -73,6 +73,7 @@ def test_the_first_replica_refuses_in_place_changes_like_the_module(target, topo
     module = spec.append(Layer("linear"), Layer("linear")).build(topology, slots[0])
     before = [parameter.tolist() for parameter in module.parameters()]
     first, *_ = target.replicate.replicate(module, topology.take(slots))
+    checks.shares_memory(first[-1].weight, module[-1].weight, place="tensors")
     for parameter in (module[-1].weight, module[-1].bias, first[-1].weight, first[-1].bias):
         with pytest.raises(RuntimeError):
             parameter.mul_(2)
