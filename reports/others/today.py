@@ -21,7 +21,7 @@ from reports.others import catalogue, environments, history, validation
 from reports.others.catalogue import ROOT, Implementation
 from reports.publishing.publish import REPORTS, build, publish
 from spec_tests.machine import clauses
-from spec_tests.machine.record import VERDICTS
+from spec_tests.machine.verdicts import VERDICTS
 from spec_tests.reporting.matrix import Matrix
 from spec_tests.reporting.runs import load
 

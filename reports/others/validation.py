@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reports.others.catalogue import ROOT, Implementation
-from spec_tests.machine import clauses, record
+from spec_tests.machine import clauses, verdicts
 from spec_tests.reporting import runs
 
 #: The exit statuses of a run that decided all tests; others are those of an interrupted run.
@@ -80,7 +80,7 @@ def find_changed(verdicts_file: Path, published: Path) -> Iterator[str]:
         yield "no published run to compare with: run it with --publish"
         return
     before = runs.read(published)[1]
-    after = record.by_clause(record.read(verdicts_file))
+    after = verdicts.by_clause(verdicts.read(verdicts_file))
     if not after:
         yield "no verdict of any clause"
     for name, verdict in after.items():
@@ -113,11 +113,11 @@ def find_unexpected(verdicts_file: Path, status: int) -> Iterator[str]:
         verdicts_file: The verdicts of the run.
         status: The exit status of the run.
     """
-    tests = record.read(verdicts_file)
-    clause_verdicts = record.by_clause(tests)
+    tests = verdicts.read(verdicts_file)
+    clause_verdicts = verdicts.by_clause(tests)
     if not clause_verdicts:
         yield "no verdict of any clause"
-    declared = record.declared_by_clause(tests)
+    declared = verdicts.declared_by_clause(tests)
     for name, verdict in clause_verdicts.items():
         if verdict in ("fail", "not-offered") and name not in declared:
             yield f"{verdict} {name}"

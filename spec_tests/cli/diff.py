@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 
 from spec_tests.cli.report import write
-from spec_tests.machine.record import VERDICTS
+from spec_tests.machine.verdicts import VERDICTS
 from spec_tests.reporting import runs
 from spec_tests.reporting.evidence import Evidence
 from spec_tests.reporting.markdown import format_table

@@ -14,8 +14,8 @@ from typing import Any
 
 from spec_tests.data_parallel.life import violations
 from spec_tests.failure import Failure
-from spec_tests.machine import clauses, input_files, judge, record, register
-from spec_tests.machine.record import TestVerdict
+from spec_tests.machine import clauses, input_files, judge, register, verdicts
+from spec_tests.machine.verdicts import TestVerdict
 
 #: The beginning of the clauses whose tests leave out violations that a register records.
 _LIVES = "data_parallel.life."
@@ -39,7 +39,7 @@ def main(options: argparse.Namespace) -> int:
         raise input_files.RefusedError("draft needs a file of verdicts, or --divergences REGISTER")
     tests: list[TestVerdict] = []
     for file in options.file:
-        run, found = record.read_run(file)
+        run, found = verdicts.read_run(file)
         _warn_of_draft(file, run, found, has_register=options.divergences is not None)
         tests += found
     sources = ", ".join(map(str, options.file))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.failure import Failure, shorten
-from spec_tests.machine import clauses, record, register
+from spec_tests.machine import clauses, register, verdicts
 from spec_tests.machine.target import REFERENCE
 
 #: The folder of the programs, below the current one.
@@ -59,7 +59,7 @@ class Failures:
         Returns:
             The lines that describe the failure; none if it is not the first one of its clauses.
         """
-        tests = [test for test in record.tests_of(report) if test.verdict == "fail"]
+        tests = [test for test in verdicts.tests_of(report) if test.verdict == "fail"]
         if not tests:  # The clauses that --clause selects are not decided.
             return []
         names = [test.clause or "no clause" for test in tests]  # A worker ended in a setup.
@@ -72,7 +72,7 @@ class Failures:
         if cause.commands.keys() >= {*names}:
             return []
         repeat = self._format_command(names[0], function.rpartition("::")[2])
-        program = dict(report.user_properties).get(record.PROGRAM)
+        program = dict(report.user_properties).get(verdicts.PROGRAM)
         run = self._write_program(names[0], str(program)) if program is not None else None
         cause.commands = {**dict.fromkeys(names, run or repeat), **cause.commands}
         if known >= {*names}:

@@ -16,8 +16,8 @@ from typing import NoReturn
 import pytest
 
 from spec_tests.cli.failures import Failures, remove_programs
-from spec_tests.machine import hooks, options, record
-from spec_tests.machine.record import Recorder
+from spec_tests.machine import hooks, options, verdicts
+from spec_tests.machine.verdicts import Recorder
 from spec_tests.strategies.supported_layers import pytest_report_header as layers
 
 #: If the output is not a terminal, a line of progress follows this number of tests, or seconds.
@@ -131,7 +131,7 @@ class Progress(RunMonitor):
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Print progress, and the first failure of a clause."""
-        if record.verdict_of(report) == "fail":
+        if verdicts.verdict_of(report) == "fail":
             self._print_lines(self._failures.add(report))
         self._done.add(report.nodeid)
         self._print_progress(is_call_phase=report.when == "call")
@@ -153,7 +153,7 @@ class Progress(RunMonitor):
         counts = Counter(self._log.verdicts.values() if self._log is not None else ())
         done = len(self._done)
         line = f"{done} of {self._total} tests; clauses: "
-        line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in record.VERDICTS)
+        line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts.VERDICTS)
         if sys.stdout.isatty():
             self._terminal.rewrite(line, erase=True)
         elif is_call_phase and (

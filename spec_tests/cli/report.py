@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from spec_tests.cli import doctor
-from spec_tests.machine import record
+from spec_tests.machine import verdicts
 from spec_tests.machine.input_files import RefusedError
-from spec_tests.machine.record import VERDICTS
+from spec_tests.machine.verdicts import VERDICTS
 from spec_tests.reporting import evidence, runs
 from spec_tests.reporting.markdown import escape, format_table
 from spec_tests.reporting.runs import Run
@@ -20,7 +20,7 @@ PUBLISHED = (Path("reports"), Path(__file__).resolve().parents[1])
 #: The color of the badge for each conclusion.
 _COLORS = {
     "conforms": "brightgreen",
-    record.AS_REFERENCE: "green",
+    verdicts.AS_REFERENCE: "green",
     "does not conform": "orange",
     "is not decided": "lightgrey",
 }
@@ -57,32 +57,32 @@ def _format_table(path: Path) -> list[str]:
     if path.suffix == ".json":
         _, found = evidence.read_published(path)
         reasons = {clause: each.reason for clause, each in found.items()}
-        verdicts = {clause: each.verdict for clause, each in found.items()}
-        return record.table(verdicts, reasons=reasons)
-    run, tests = record.read_run(path)
-    decided = record.by_clause(tests)
+        decided = {clause: each.verdict for clause, each in found.items()}
+        return verdicts.table(decided, reasons=reasons)
+    run, tests = verdicts.read_run(path)
+    decided = verdicts.by_clause(tests)
     lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
-    lines += record.table(
-        decided, record.declared_by_clause(tests), record.reasons_by_clause(tests)
+    lines += verdicts.table(
+        decided, verdicts.declared_by_clause(tests), verdicts.reasons_by_clause(tests)
     )
-    claim = record.claim(decided, run.get("suite", ""), run["torch"])
-    return [*lines, *filter(None, (claim, record.explain(decided)))]
+    claim = verdicts.claim(decided, run.get("suite", ""), run["torch"])
+    return [*lines, *filter(None, (claim, verdicts.explain(decided)))]
 
 
 def as_markdown(run: Run) -> str:
     """Return a page with the conclusion, counts by chapter, and the causes of failures."""
-    counts = record.count_by_chapter(run.verdicts).items()
+    counts = verdicts.count_by_chapter(run.verdicts).items()
     rows = [(title, *(found[each] for each in VERDICTS)) for title, found in counts]
     failed = {name: each for name, each in run.evidence.items() if each.verdict == "fail"}
     groups = evidence.group_by_cause(failed, run.violated_by_reference)
     causes = [f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups]
-    head = [f"# {escape(run.label)}", "", run.claim, record.explain(run.verdicts), ""]
+    head = [f"# {escape(run.label)}", "", run.claim, verdicts.explain(run.verdicts), ""]
     return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), "", *causes, ""])
 
 
 def as_badge(run: Run) -> str:
     """Return the JSON from which shields.io makes a badge."""
-    word, text = record.conclude(run.verdicts, run.about.get("suite", ""), run.about["torch"])
+    word, text = verdicts.conclude(run.verdicts, run.about.get("suite", ""), run.about["torch"])
     badge = {
         "schemaVersion": 1,
         "label": "torch.nn.parallel",

@@ -32,7 +32,7 @@ from pluggy import PluggyTeardownRaisedWarning
 
 from spec_tests import simulator
 from spec_tests.failure import Fact, Failure, end_test, error_fact, failed
-from spec_tests.machine import clauses, judge, process_state, record
+from spec_tests.machine import clauses, judge, process_state, verdicts
 from spec_tests.machine.devices import NOT_RUN
 from spec_tests.machine.hooks import topology_of
 from spec_tests.machine.judge import PROCESS_ENDED, TIME_IS_UP
@@ -229,8 +229,8 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any
         ended = replace(TIME_IS_UP, text=f"{TIME_IS_UP.text}: {stack}")
     report.longrepr = ended.text
     report.user_properties += found
-    record.add_failure(report, ended)
-    if known := record.property_of(report, str(ended.facts[0])):
+    verdicts.add_failure(report, ended)
+    if known := verdicts.property_of(report, str(ended.facts[0])):
         report.outcome = "skipped"
         report.wasxfail = f"known: {known}"
     # pytest-xdist does not count this failure for -x and --maxfail.

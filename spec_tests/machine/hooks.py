@@ -23,8 +23,8 @@ from spec_tests.machine import (
     input_files,
     probes,
     process_state,
-    record,
     register,
+    verdicts,
 )
 from spec_tests.machine.devices import MODULES, SYNCHRONOUS, Topology, make_topology, not_run
 from spec_tests.machine.options import (
@@ -118,7 +118,7 @@ WARNINGS = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Configure warnings, the marker ``clause`` and the `record.Recorder`."""
+    """Configure warnings, the marker ``clause`` and the `verdicts.Recorder`."""
     # The filters of the user come later in the list and override these.
     config.getini("filterwarnings")[:0] = WARNINGS
     config.addinivalue_line(
@@ -131,12 +131,12 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     else:
         with input_files.usage_errors():
-            verdicts = record.Recorder(
+            recorder = verdicts.Recorder(
                 config.getoption("--verdicts"),
                 resume=config.getoption("--resume"),
                 metadata=lambda: run_metadata(config, topology_of(config)),
             )
-        config.pluginmanager.register(verdicts, "verdicts")
+        config.pluginmanager.register(recorder, "verdicts")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -207,7 +207,7 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
     """Return target, versions, devices, time, and the command that repeats the run."""
     target = target_of(config)
     return {
-        "format": record.FORMAT,
+        "format": verdicts.FORMAT,
         "target": target,
         "version": _package_version(target.partition(".")[0]),
         "reference": NO_REFERENCE if _lacks_reference(config) else REFERENCE,

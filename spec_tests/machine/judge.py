@@ -18,8 +18,7 @@ from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
 
 from spec_tests import failure
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import attribution, clauses, programs
-from spec_tests.machine import record as run_record
+from spec_tests.machine import attribution, clauses, programs, verdicts
 from spec_tests.machine.capabilities import skip_missing
 from spec_tests.machine.options import options_for_test, target_of
 from spec_tests.machine.register import Divergence
@@ -248,7 +247,7 @@ def _find_failure(
             report.outcome, report.longrepr = "failed", missing
             return Failure("not-offered", (Fact("not offered", name_in(missing)),), missing)
         _skip(report, item, f"not offered, as declared: {missing}")
-        report.user_properties.append((run_record.DECLARED, name_in(missing)))
+        report.user_properties.append((verdicts.DECLARED, name_in(missing)))
         return None
     if report.skipped or skip_missing(call, report, target_of(item.config)):
         return None
@@ -273,15 +272,15 @@ def _judge(
     of_test = clauses.clauses_of_test(item)
     failing = attribution.failed_by(found.facts, of_test, clauses.load())
     report.user_properties += [
-        (run_record.UNDECIDED, each) for each in of_test if each not in failing
+        (verdicts.UNDECIDED, each) for each in of_test if each not in failing
     ]
-    run_record.add_failure(report, found)
+    verdicts.add_failure(report, found)
     programs.add(item, call, report, found, options_for_test(item.config))
 
 
 def _fail(report: pytest.TestReport, found: Failure) -> None:
     report.outcome, report.longrepr = "failed", found.text
-    run_record.add_failure(report, found)
+    verdicts.add_failure(report, found)
 
 
 def _skip(report: pytest.TestReport, item: pytest.Item, reason: str) -> None:

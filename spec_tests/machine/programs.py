@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from spec_tests.failure import Failure
-from spec_tests.machine import clauses, record
+from spec_tests.machine import clauses, verdicts
 
 #: Classes whose ``repr`` is an expression.
 _LITERALS = (bool, int, float, complex, str, bytes, range, type(None))
@@ -152,12 +152,12 @@ def add(
         options: The options of pytest that run the test with the target and devices of this run.
     """
     names = clauses.clauses_of_test(item)
-    if call.excinfo is not None and names and record.verdict_of(report) == "fail":
+    if call.excinfo is not None and names and verdicts.verdict_of(report) == "fail":
         about = f"{names[0]}: {_load_clauses()[names[0]].says}\n\n{found.text}"
         drawn = drawn_arguments(item, call.excinfo.value)
         statements = getattr(call.excinfo.value, "statements", None)
         text = _text(item, drawn, about, statements, options)
-        report.user_properties.append((record.PROGRAM, text))
+        report.user_properties.append((verdicts.PROGRAM, text))
 
 
 def _text(

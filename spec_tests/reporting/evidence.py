@@ -20,8 +20,8 @@ from typing import Any, Literal
 import msgspec
 
 from spec_tests.failure import Failure
-from spec_tests.machine import clauses, input_files, record
-from spec_tests.machine.record import TestVerdict
+from spec_tests.machine import clauses, input_files, verdicts
+from spec_tests.machine.verdicts import TestVerdict
 from spec_tests.reporting import documents
 
 _LISTED = ("not-offered", "not-run")
@@ -75,9 +75,9 @@ class Evidence:
 
 def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
     """Return the verdict of each clause with its evidence, from the tests of a run."""
-    tests = record.settle(tests)
+    tests = verdicts.settle(tests)
     same: dict[str, list[TestVerdict]] = {}
-    verdict_of = record.by_clause(tests)
+    verdict_of = verdicts.by_clause(tests)
     for test in tests:
         if verdict_of.get(test.clause) == test.verdict:
             same.setdefault(test.clause, []).append(test)
@@ -159,8 +159,8 @@ def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
     """
     value = input_files.parse_json(input_files.read_text(path), str(path))
     document = input_files.convert(value, _Document, path)
-    header = input_files.convert(document.run, record.Header, f"{path}: run")
-    if header.format > record.FORMAT or "hardware" not in document.run:
+    header = input_files.convert(document.run, verdicts.Header, f"{path}: run")
+    if header.format > verdicts.FORMAT or "hardware" not in document.run:
         raise input_files.refuse(path, "the run is of a later suite, or lacks the key 'hardware'")
     found = {name: Evidence("pass") for ids in document.passed.values() for name in ids}
     for verdict, listed in (("not-offered", document.not_offered), ("not-run", document.not_run)):

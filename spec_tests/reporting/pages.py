@@ -13,10 +13,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from spec_tests.machine import clauses, record
+from spec_tests.machine import clauses, verdicts
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.input_files import RefusedError
-from spec_tests.machine.record import VERDICTS
+from spec_tests.machine.verdicts import VERDICTS
 from spec_tests.reporting import runs
 from spec_tests.reporting.matrix import Matrix
 from spec_tests.reporting.runs import Run
@@ -59,7 +59,7 @@ class Pages:
         environment.globals.update(
             matrix=self.matrix,
             verdicts=VERDICTS,
-            explain=record.explain,
+            explain=verdicts.explain,
             address_of=self.address_of,
             clause_address=self.clause_address,
             keys={run.name: place for place, run in enumerate(self.matrix.columns, 1)},

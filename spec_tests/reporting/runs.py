@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spec_tests.machine import record, register
+from spec_tests.machine import register, verdicts
 from spec_tests.reporting.evidence import Evidence, find_evidence, read_published
 
 #: The pattern of the published runs, relative to the folder of reports.
@@ -44,8 +44,8 @@ class Run:
 
     @property
     def claim(self) -> str:
-        """Whether the run conforms to the suite; see `record.claim`."""
-        return record.claim(self.verdicts, self.about.get("suite", ""), self.about["torch"])
+        """Whether the run conforms to the suite; see `verdicts.claim`."""
+        return verdicts.claim(self.verdicts, self.about.get("suite", ""), self.about["torch"])
 
     @property
     def violated_by_reference(self) -> frozenset[str]:
@@ -134,7 +134,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
     """
     if path.suffix == ".json":
         return read_published(path)
-    header, tests = record.read_run(path)
+    header, tests = verdicts.read_run(path)
     return {"hardware": header["accelerator"], **header, "tests": len(tests)}, find_evidence(tests)
 
 

@@ -54,7 +54,7 @@ class CollectedTests:
             yield name, failed
 
     def _run_test(self, item: pytest.Item) -> set[str]:
-        from spec_tests.machine import record  # Otherwise its assertions are not rewritten.
+        from spec_tests.machine import verdicts  # Otherwise its assertions are not rewritten.
 
         item._initrequest()  # type: ignore[attr-defined] # of Function; the test can run again
         # The next item is in another folder, so that only fixtures of the session are kept.
@@ -63,7 +63,7 @@ class CollectedTests:
         for report in reports:
             if report.failed:
                 print(report.longreprtext, flush=True)
-        tests = [test for report in reports for test in record.tests_of(report)]
+        tests = [test for report in reports for test in verdicts.tests_of(report)]
         return {test.clause for test in tests if test.fails_run}
 
 

@@ -9,7 +9,7 @@ from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine import clauses
-from spec_tests.machine.record import TestVerdict
+from spec_tests.machine.verdicts import TestVerdict
 
 pytestmark = pytest.mark.slow
 

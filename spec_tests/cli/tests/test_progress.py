@@ -13,9 +13,9 @@ import pytest
 from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.cli.main import main
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import clauses, record
-from spec_tests.machine.record import PROGRAM
+from spec_tests.machine import clauses, verdicts
 from spec_tests.machine.tests.fixtures import ROOT
+from spec_tests.machine.verdicts import PROGRAM
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def folder(tmp_path, monkeypatch):
 def _failure(failure, clause="comm.scatter.slices", **properties):
     report = _test_report("failed", "a.py::test_it[1]")
     report.user_properties = [("clause", clause), *properties.items()]
-    record.add_failure(report, failure)
+    verdicts.add_failure(report, failure)
     return report
 
 
@@ -149,7 +149,7 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
     assert process.returncode == 1
     assert "it has not ended in 20 s" in output
     assert f"{tmp_path / 'comm.py'}" in output  # the stack shows the line that waits
-    assert record.by_clause(record.read(tmp_path / "a.jsonl")) == {
+    assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
         "comm.gather.refuses-none": "pass",
         "comm.scatter.slices": "fail",
     }
@@ -204,9 +204,9 @@ def test_a_signal_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, 
     assert "INTERNALERROR" not in output
     assert "to continue: repeat the command with --resume" in output
     *_, last = (tmp_path / "a.jsonl").read_text().splitlines()
-    assert json.loads(last) == record.INTERRUPTED
+    assert json.loads(last) == verdicts.INTERRUPTED
     assert main(["report", str(tmp_path / "a.jsonl"), "--to", str(tmp_path / "a.html")]) == 0
     assert "the run was interrupted" in capsys.readouterr().out
-    assert record.by_clause(record.read(tmp_path / "a.jsonl")) == {
+    assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
         "comm.gather.refuses-none": "pass"
     }

@@ -7,7 +7,7 @@ import pytest
 
 from spec_tests.cli import report
 from spec_tests.cli.main import main
-from spec_tests.machine import record
+from spec_tests.machine import verdicts
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def saved_runs(tmp_path, monkeypatch):
         for clause, found in verdicts_of.items():
             if found[place]:
                 lines.append({"test": "t", "clause": clause, "verdict": found[place]})
-        lines += [record.INTERRUPTED] * place
+        lines += [verdicts.INTERRUPTED] * place
         Path(name).write_text("\n".join(map(json.dumps, lines)))
     return "old.jsonl", "new.jsonl"
 

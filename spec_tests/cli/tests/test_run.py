@@ -11,7 +11,7 @@ import tomllib
 import pytest
 
 from spec_tests.cli.main import main
-from spec_tests.machine import clauses, record, register
+from spec_tests.machine import clauses, register, verdicts
 from spec_tests.machine.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.slow
@@ -99,9 +99,9 @@ def test_verbose_prints_the_output_of_pytest(command):
 def test_verdicts_are_saved_and_reported(command, tmp_path):
     done = command("run", "torch.nn.parallel", *ONE_CLAUSE, "--verdicts", "all.jsonl")
     assert done.returncode == 0, done.stdout + done.stderr
-    saved = record.by_clause(record.read(tmp_path / "all.jsonl"))
+    saved = verdicts.by_clause(verdicts.read(tmp_path / "all.jsonl"))
     assert saved == {"comm.scatter.slices": "pass"}
-    table = "\n".join(record.table(saved))
+    table = "\n".join(verdicts.table(saved))
     assert table in done.stdout
     assert "to write a web page: parallel-conformance report all.jsonl" in done.stdout
     reported = command("report", "all.jsonl").stdout
@@ -118,7 +118,7 @@ def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     assert not printed.stderr
     (tmp_path / "known.toml").write_text(printed.stdout)
     with (tmp_path / "all.jsonl").open("a") as file:
-        file.write(json.dumps(record.INTERRUPTED))
+        file.write(json.dumps(verdicts.INTERRUPTED))
     warned = command("draft", "all.jsonl")
     assert "the run was interrupted" in warned.stderr
     assert tomllib.loads(warned.stdout) == tomllib.loads(printed.stdout)

@@ -4,9 +4,9 @@ import tomllib
 
 import pytest
 
-from spec_tests.machine.record import read
 from spec_tests.machine.tests.fixtures import ROOT
 from spec_tests.machine.tests.small_suite import TWO_TESTS
+from spec_tests.machine.verdicts import read
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from spec_tests import failure
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import attribution, clauses, input_files, judge, record
-from spec_tests.machine.record import TestVerdict
+from spec_tests.machine import attribution, clauses, input_files, judge, verdicts
+from spec_tests.machine.verdicts import TestVerdict
 
 
 def _recurse():
@@ -168,7 +168,7 @@ def test_a_fact_of_several_clauses_fails_the_one_that_it_is_about(known, facts, 
         TestVerdict(f"test_{name}", "fail", f"comm.{name}", failure=Failure("differs", each, ""))
         for name, each in facts.items()
     ]
-    assert record.by_clause(tests) == {
+    assert verdicts.by_clause(tests) == {
         f"comm.{name}": "fail" if name in failing.split() else "not-run" for name in sorted(facts)
     }
 
@@ -178,4 +178,4 @@ def test_a_stale_record_explains_no_other_one(known):
     tests = [
         TestVerdict(name, "fail", f"comm.b.{name}", failure=stale) for name in ("first", "last")
     ]
-    assert {*record.by_clause(tests).values()} == {"fail"}
+    assert {*verdicts.by_clause(tests).values()} == {"fail"}

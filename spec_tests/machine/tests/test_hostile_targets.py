@@ -6,8 +6,8 @@ import pytest
 
 from spec_tests.cli.draft import draft
 from spec_tests.machine import clauses
-from spec_tests.machine.record import read
 from spec_tests.machine.tests.small_suite import TWO_TESTS
+from spec_tests.machine.verdicts import read
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]

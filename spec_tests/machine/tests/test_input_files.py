@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from spec_tests.machine import clauses, record, register
+from spec_tests.machine import clauses, register, verdicts
 from spec_tests.machine.input_files import RefusedError
 from spec_tests.machine.target import PARTS, load_map
 from spec_tests.reporting import evidence
@@ -53,8 +53,8 @@ READERS = {
     "target-map": (load_target_map, 'functions = {Gather = "torch:add"}\ncomm = "json"'),
     "clauses": (clauses.load, '[comm.one]\nsays = "s"\nbasis = "law"'),
     "published-run": (evidence.read_published, json.dumps(PUBLISHED_RUN)),
-    "verdicts": (record.read, VERDICT_LINE),
-    "run": (record.read_run, f"{HEADER_LINE}\n{VERDICT_LINE}"),
+    "verdicts": (verdicts.read, VERDICT_LINE),
+    "run": (verdicts.read_run, f"{HEADER_LINE}\n{VERDICT_LINE}"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The record of a run: verdicts of tests and clauses, their file, the table and the conclusion.
+"""The verdicts of a run: those of tests and clauses, their file, the table and the conclusion.
 
 The verdicts are fail, not-offered, known, pass and not-run. *not-offered* means that the target
 lacks a name that the test uses, *known* that the failure is a recorded divergence. The verdict of
