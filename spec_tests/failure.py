@@ -37,6 +37,7 @@ _ERROR = re.compile(r"^ *([\w.]+(?:Error|Exit|Interrupt|Warning)): (.+)$", re.MU
 _LAST_FRAMES = 20
 #: Packages whose frames do not raise an assertion of a test.
 _TOOLS = ("_pytest", "pytest", "hypothesis", "contextlib")
+#: The folder of the suite. Each chapter is a folder in it, with tests and their clauses.
 SUITE = Path(__file__).parent
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reports.publishing.publish import REPORTS
+from spec_tests.failure import SUITE
 from spec_tests.machine import clauses
 from spec_tests.reporting.runs import REFERENCE, Run, load
 
 HERE = Path(__file__).parent
 PAGE = HERE / "CHANGES.md"
-SINCE = clauses.SOURCE / "since.toml"
+SINCE = SUITE / "since.toml"
 #: Clauses that the map of CUDA's names disturbs: texts with the device type or with an operator of
 #: PyTorch, and a function that tests replace. Older releases have no verdict for them. All other
 #: verdicts of the unpacked files of 2.13.0 are those of the installed release.

@@ -66,7 +66,7 @@ def main(options: argparse.Namespace) -> int:
 def _try_devices(options: argparse.Namespace) -> int:
     from spec_tests import simulator
     from spec_tests.machine.devices import MODULES, make_topology
-    from spec_tests.machine.input_files import shorten
+    from spec_tests.machine.input_files import in_one_line
 
     accelerator, modules, fault = options.accelerator, options.modules, options.fault
     try:
@@ -83,7 +83,7 @@ def _try_devices(options: argparse.Namespace) -> int:
         os.environ[MODULES] = ",".join(modules)  # Another process imports them, too.
         topology = make_topology(accelerator, None)
     except Exception as error:  # the code of a back end may raise any error
-        print(shorten(f"{type(error).__name__}: {error}"))
+        print(in_one_line(f"{type(error).__name__}: {error}"))
         if not modules:
             print("import the back end with -p MODULE, if PyTorch does not load it")
         return 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spec_tests.data_parallel.life import violations
-from spec_tests.failure import Failure
+from spec_tests.failure import SUITE, Failure
 from spec_tests.machine import clauses, input_files, judge, register, verdicts
 from spec_tests.machine.verdicts import TestVerdict
 
@@ -160,13 +160,13 @@ def _names(entry: Mapping[str, Any], test: TestVerdict) -> bool:
 
 def _is_of(node_id: str, name: str) -> bool:
     """Return whether an entry ``name`` of a record stands for a test."""
-    return name in (node_id, _without_parameters(node_id))
+    return name in (node_id, judge.without_parameters(node_id))
 
 
 def _without_absent(records: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yield the records without the tests that the suite no longer has, and print these tests."""
     for each in records:
-        left = [test for test in each["tests"] if judge.is_defined(test, clauses.SOURCE)]
+        left = [test for test in each["tests"] if judge.is_defined(test, SUITE)]
         for test in each["tests"]:
             if test not in left:
                 print(f"{each['id']}: left out, no such test: {test}", file=sys.stderr)
@@ -205,7 +205,7 @@ def _group(failed: Iterable[TestVerdict]) -> Collection[list[TestVerdict]]:
     """Return the tests of each record: those of one function that fail alike."""
     found: dict[tuple[str, ...], list[TestVerdict]] = defaultdict(list)
     for test in sorted(failed, key=lambda each: each.clause):
-        found[_without_parameters(_node_id(test)), *_failure(test).key].append(test)
+        found[judge.without_parameters(_node_id(test)), *_failure(test).key].append(test)
     return found.values()
 
 
@@ -227,7 +227,7 @@ def _make_record(
     names = _deduplicate(test.clause for test in failed_tests)
     found = _failure(failed_tests[0])
     others = {
-        _without_parameters(_node_id(test))
+        judge.without_parameters(_node_id(test))
         for test in tests
         if test.verdict != "fail" or _failure(test).key != found.key
     }
@@ -246,12 +246,8 @@ def _node_id(test: TestVerdict) -> str:
 
 def _recorded_test(node_id: str, others: Collection[str]) -> str:
     """Return a test's id for a record. Keep the parameters only if others do not fail so."""
-    without = _without_parameters(node_id)
+    without = judge.without_parameters(node_id)
     return node_id if without in others else without
-
-
-def _without_parameters(node_id: str) -> str:
-    return node_id.split("[", 1)[0]
 
 
 def _deduplicate(values: Iterable[str]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.failure import Failure, shorten
-from spec_tests.machine import clauses, register, verdicts
+from spec_tests.machine import clauses, judge, register, verdicts
 from spec_tests.machine.target import REFERENCE
 
 #: The folder of the programs, below the current one.
@@ -66,7 +66,7 @@ class Failures:
         failure = tests[0].failure
         assert failure is not None
         known = {name for each in self._found.values() for name in each.commands}
-        function = report.nodeid.partition("[")[0]
+        function = judge.without_parameters(report.nodeid)
         cause = self._found.setdefault(failure.group(names[0]), Cause(failure))
         cause.count += 1
         if cause.commands.keys() >= {*names}:
@@ -129,14 +129,14 @@ class Failures:
         ]
 
     def _describe(self, cause: Cause) -> list[str]:
-        counts = _count(len(cause.commands), "clause"), _count(cause.count, "test")
+        counts = clauses.count(len(cause.commands)), clauses.count(cause.count, "test")
         names = sorted(cause.commands, key=lambda name: (name in self._violated, name))
         lines = [f"FAIL {', '.join(counts)}: {cause.failure.title}"]
         if cause.failure.is_bare:
             lines.append(f"  {self._statements.get(names[0], '')}")
         lines += [f"  {name}  {cause.commands[name]}" for name in names[:MAX_CLAUSES]]
         if more := len(names[MAX_CLAUSES:]):
-            lines.append(f"  and {_count(more, 'more clause')}")
+            lines.append(f"  and {clauses.count(more, 'more clause')}")
         return lines
 
 
@@ -147,10 +147,6 @@ def remove_programs(names: Iterable[str]) -> None:
         for path in (*FOLDER.glob(f"{stem}.py"), *FOLDER.glob(f"{stem}_[0-9]*.py")):
             if path.read_text("utf-8").startswith(_NOTE):
                 path.unlink()
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _lines(failure: Failure) -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from spec_tests.cli.progress import Progress, RunMonitor
+from spec_tests.failure import SUITE
 from spec_tests.machine.options import SHARED
 
-SUITE = Path(__file__).resolve().parents[1]
 SETTINGS = Path(__file__).with_name("run.ini")
 #: The exit status if missing names of the target are the only errors.
 NOT_OFFERED = 6

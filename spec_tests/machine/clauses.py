@@ -12,13 +12,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from spec_tests.failure import Fact
+from spec_tests.failure import SUITE, Fact
 from spec_tests.machine import input_files
 
-#: The folder of the suite. Each chapter is a folder with tests and with their clauses.
-SOURCE = Path(__file__).parents[1]
 #: The first release of torch.nn.parallel that passes a clause, for clauses about its Python code.
-_SINCE = SOURCE / "since.toml"
+_SINCE = SUITE / "since.toml"
 #: The version of the suite. Its second number changes in a release with a new or reworded clause,
 #: its first number in a release that lacks a clause of the one before.
 VERSION = "1.0"
@@ -166,7 +164,7 @@ def clauses_of_test(item: pytest.Item) -> list[str]:
     return [name for marker in markers for name in marker.args]
 
 
-def load(source: Path = SOURCE) -> dict[str, Clause]:
+def load(source: Path = SUITE) -> dict[str, Clause]:
     """Return the clauses by id, in the order of the specification.
 
     Args:
@@ -237,8 +235,12 @@ def as_text(clauses: dict[str, Clause]) -> str:
         for each in members:
             since = f"; since {each.since}" if each.since else ""
             lines.append(f"{each.id}\n    {each.statement}  [{each.basis}{since}]")
-    noun = "clause" if len(clauses) == 1 else "clauses"
-    return "\n".join([*lines, f"\n{len(clauses)} {noun}"])
+    return "\n".join([*lines, f"\n{count(len(clauses))}"])
+
+
+def count(number: int, noun: str = "clause") -> str:
+    """Return a number with a noun, such as ``1 clause`` or ``2 clauses``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def matching(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> list[str]:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from spec_tests.failure import SUITE
 from spec_tests.machine import clauses, guards, input_files, judge, probes, register
 from spec_tests.machine.hooks import capabilities_of, register_of, topology_of
 
-HERE = Path(__file__).parents[1]
 _SELECTED = pytest.StashKey[frozenset[str]]()
 
 
@@ -181,7 +181,7 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Ignore files that contain no id of a clause that ``--clause`` selects."""
     selected = selected_clauses(config)
-    if not selected or collection_path.suffix != ".py" or HERE not in collection_path.parents:
+    if not selected or collection_path.suffix != ".py" or SUITE not in collection_path.parents:
         return None
     ids = ids_in(collection_path, selected)
     return None if ids and _is_in_chapter(collection_path) else True
@@ -207,7 +207,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (path := register_of(config)) is not None:
         records = register.load(path, known_clauses)
         register.require_expects(records)
-        judge.expect(conformance, records, HERE, whole=whole)
+        judge.expect(conformance, records, SUITE, whole=whole)
     if selected := selected_clauses(config):
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
         deselect(config, items, others)
@@ -223,7 +223,7 @@ def _raise_if_any(problem: str, ids: set[str]) -> None:
 
 def _is_in_chapter(path: Path) -> bool:
     """Return whether the tests of a file check a target. A folder ``tests`` checks the suite."""
-    return HERE in path.parents and "tests" not in path.relative_to(HERE).parts
+    return SUITE in path.parents and "tests" not in path.relative_to(SUITE).parts
 
 
 def _is_whole_suite(config: pytest.Config) -> bool:
@@ -231,4 +231,4 @@ def _is_whole_suite(config: pytest.Config) -> bool:
     selections = ("keyword", "markexpr", "lf", "deselect", "own_tests")
     narrowed = any(config.getoption(selection, default=None) for selection in selections)
     roots = {Path(arg).resolve() for arg in config.args}
-    return not narrowed and (HERE in roots or HERE.parent in roots)
+    return not narrowed and (SUITE in roots or SUITE.parent in roots)

@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 
+from spec_tests.failure import SUITE
 from spec_tests.machine import clauses
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.devices import Topology
@@ -33,7 +34,7 @@ _Test = Callable[..., None]
 @cache
 def known_clauses() -> dict[str, Clause]:
     """Return the clauses of the chapter by id."""
-    found = clauses.load(clauses.SOURCE)
+    found = clauses.load(SUITE)
     return {name: each for name, each in found.items() if each.chapter == _NAME}
 
 
@@ -52,7 +53,7 @@ def run(name: str, topology: Topology) -> None:
 def _tests() -> dict[str, list[_Test]]:
     """Return the tests of each clause, in all files of the chapter."""
     found: dict[str, list[_Test]] = {}
-    for each in pkgutil.iter_modules([str(clauses.SOURCE / _NAME)], f"spec_tests.{_NAME}."):
+    for each in pkgutil.iter_modules([str(SUITE / _NAME)], f"spec_tests.{_NAME}."):
         for test in vars(importlib.import_module(each.name)).values():
             for mark in getattr(test, "pytestmark", ()):
                 found.setdefault(mark.args[0], []).append(test)

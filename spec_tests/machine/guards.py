@@ -93,7 +93,7 @@ def check_races(item: pytest.Item) -> Generator[None, object, object]:
 
 
 #: The chapters about single functions, and files whose tests compile modules or start processes.
-_SINGLE = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply")
+_OF_ONE_FUNCTION = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply")
 SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
 #: The seconds that an example of a test of single functions may take, and those of its process.
 EXAMPLE_LIMIT, PROCESSOR_LIMIT = 120, 60
@@ -116,7 +116,7 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
     run = getattr(item.config, "workerinput", {}).get("testrunuid")
     if run is None or settings.method != "thread":
         return None
-    is_single = item.path.parent.name in _SINGLE and item.path.stem not in SLOW
+    is_single = item.path.parent.name in _OF_ONE_FUNCTION and item.path.stem not in SLOW
     is_given = item.config.option.has_time_limit or item.get_closest_marker("timeout") is not None
     ended = threading.Event()
     limit = settings.timeout if is_given or not is_single else None

@@ -33,10 +33,10 @@ def usage_errors() -> Iterator[None]:
 
 def refuse(source: object, problem: object) -> RefusedError:
     """Return the error with the text ``source: problem``, in one line."""
-    return RefusedError(f"{source}: {shorten(str(problem))}")
+    return RefusedError(f"{source}: {in_one_line(str(problem))}")
 
 
-def shorten(text: str) -> str:
+def in_one_line(text: str) -> str:
     """Return a text as one line. Of a longer text, return at most 200 characters."""
     return textwrap.shorten(text, 200, placeholder=" …")
 

@@ -90,7 +90,7 @@ def expect(
 
 def is_defined(test: str, root: Path) -> bool:
     """Return whether the file of a test has its function. The file may not be collected."""
-    file, _, name = test.partition("[")[0].partition("::")
+    file, _, name = without_parameters(test).partition("::")
     path = root / file
     return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
 
@@ -104,7 +104,12 @@ def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
     # In an installed suite, the path in ``item.nodeid`` is relative to another folder.
     _, _, inside = item.nodeid.partition("::")
     name = f"{item.path.relative_to(root).as_posix()}::{inside}"
-    return name, name.split("[", 1)[0]
+    return name, without_parameters(name)
+
+
+def without_parameters(node_id: str) -> str:
+    """Return the node id of a test for all its parameters."""
+    return node_id.partition("[")[0]
 
 
 @pytest.hookimpl(tryfirst=True)

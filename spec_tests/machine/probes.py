@@ -24,7 +24,7 @@ State = Literal["there", "missing", "wrong", "not-run"]
 Probe = Callable[[str, Topology], None]
 
 #: Seconds after which a probe counts as hanging.
-TIME_LIMIT = 120
+PROBE_LIMIT = 120
 #: Seconds after which a process that has not started counts as unable to use the devices.
 START_LIMIT = 600
 #: Seconds that a process has to end the processes of its devices.
@@ -118,10 +118,10 @@ def _find_in_new_process(
                 last = time.monotonic()
                 say(f"tried {place} of {len(names)} ...")
             try:
-                if _poll(receiver, TIME_LIMIT, name):
+                if _poll(receiver, PROBE_LIMIT, name):
                     yield receiver.recv()
                     continue
-                text = f"does not return within {TIME_LIMIT} s"
+                text = f"does not return within {PROBE_LIMIT} s"
             except EOFError:
                 process.join()
                 text = f"ends the process ({_describe_status(process.exitcode)})"

@@ -16,7 +16,7 @@ from spec_tests.machine.fork_server import ForkServer
 from spec_tests.machine.target import Target
 
 #: Seconds after which a program counts as hanging and is killed.
-TIME_LIMIT = 120
+PROGRAM_LIMIT = 120
 #: Variables with which PyTorch has no accelerator. Without the second one, ``import torch`` loads
 #: an installed back end.
 _HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
@@ -69,10 +69,10 @@ def run_script(
     """Run ``script`` and return its exit status and output.
 
     The script can use ``run``, ``Lambda``, ``target`` and ``topology``. On simulated devices
-    SIGALRM ends it after `TIME_LIMIT` seconds.
+    SIGALRM ends it after `PROGRAM_LIMIT` seconds.
 
     Raises:
-        subprocess.TimeoutExpired: the script runs longer than `TIME_LIMIT` on real devices.
+        subprocess.TimeoutExpired: the script runs longer than `PROGRAM_LIMIT` on real devices.
     """
     prologue = _PROLOGUE.format(
         accelerator=topology.accelerator,
@@ -90,7 +90,7 @@ def run_script(
 def run_without_accelerator(script: str, target: Target) -> subprocess.CompletedProcess[str]:
     """Run ``script``, which can use ``target``, without an accelerator; return status and output.
 
-    SIGALRM ends it after `TIME_LIMIT` seconds.
+    SIGALRM ends it after `PROGRAM_LIMIT` seconds.
     """
     prologue = _WITHOUT_ACCELERATOR.format(target=target.name, mapping=target.mapping)
     return run_program(f"{prologue}{textwrap.dedent(script)}")
@@ -99,7 +99,7 @@ def run_without_accelerator(script: str, target: Target) -> subprocess.Completed
 def run_program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a program without real accelerators; return its exit status and output.
 
-    torch is imported before. SIGALRM ends the program after `TIME_LIMIT` seconds.
+    torch is imported before. SIGALRM ends the program after `PROGRAM_LIMIT` seconds.
     """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "program.py").write_text(text, encoding="utf-8")
@@ -108,7 +108,7 @@ def run_program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
             *arguments,
             cwd=Path(folder),
             env={**_environment(), **_HIDDEN},
-            seconds=TIME_LIMIT,
+            seconds=PROGRAM_LIMIT,
         )
 
 
@@ -122,7 +122,7 @@ def _run_process(*command: str) -> subprocess.CompletedProcess[str]:
             command, env=_environment(), stdout=stdout, stderr=stderr, start_new_session=True
         )
         try:
-            status = process.wait(TIME_LIMIT)
+            status = process.wait(PROGRAM_LIMIT)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

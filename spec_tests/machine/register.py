@@ -20,17 +20,17 @@ import pytest
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
-from spec_tests.failure import Failure, matches
+from spec_tests.failure import SUITE, Failure, matches
 from spec_tests.machine import clauses, input_files
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.target import PARTS, REFERENCE, Target
 
-FOLDER = Path(__file__).parents[1] / "registers"
+FOLDER = SUITE / "registers"
 #: Keys that stand before the first record.
 _FIRST_KEYS = ("inherits", "lacks", "repaired", "drafted")
 #: Keys of an earlier suite, which expected texts of failures.
 EARLIER_KEYS = ("failures", "differences")
-KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
+RECORD_KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 #: The kind of a record that ``draft`` has written, if it has no other.
 DRAFTED_KIND = "target-bug"
 #: An entry of ``expects`` that says nothing about the error.
@@ -82,8 +82,8 @@ class Divergence:
         return f"{self.file}: divergence {self.id}"
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"kind {self.kind!r} is none of {KINDS}")
+        if self.kind not in RECORD_KINDS:
+            raise ValueError(f"kind {self.kind!r} is none of {RECORD_KINDS}")
         if not self.clauses:
             raise ValueError("there are no clauses")
         if not self.tests:

@@ -277,7 +277,7 @@ def require_target(name: str, mapping: Iterable[str]) -> Target:
     except pytest.UsageError:
         raise
     except (Exception, SystemExit) as error:  # the code of a target may raise any error
-        text = input_files.shorten(_describe(error))
+        text = input_files.in_one_line(_describe(error))
         raise pytest.UsageError(f"the target {name} cannot be imported: {text}") from None
     if not target.has_parts:
         raise pytest.UsageError(

@@ -279,9 +279,10 @@ def table(
         if verdict != "pass" and name not in declared
     ]
     if declared:
-        noun = "clause" if len(declared) == 1 else "clauses"
         entries = ", ".join(dict.fromkeys(declared.values()))
-        lines.append(f"not offered, as the register declares: {len(declared)} {noun} ({entries})")
+        lines.append(
+            f"not offered, as the register declares: {clauses.count(len(declared))} ({entries})"
+        )
     return lines
 
 
@@ -377,7 +378,7 @@ def missing_names(tests: Iterable[TestVerdict]) -> list[str]:
         if test.verdict == "not-offered" and test.fails_run and test.clause and test.failure
     }
     counts = Counter(text for text, _ in sorted(pairs)).most_common()
-    return [f"{text}: {n} {'clause' if n == 1 else 'clauses'}" for text, n in counts]
+    return [f"{text}: {clauses.count(number)}" for text, number in counts]
 
 
 class Recorder:

@@ -8,7 +8,6 @@ import pytest
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import clauses
 from spec_tests.machine.verdicts import TestVerdict
 
 pytestmark = pytest.mark.slow
@@ -68,7 +67,7 @@ observed = "x"
 @pytest.fixture
 def old_register(tmp_path, monkeypatch):
     """Write a register of a suite with three tests, and the suite; return the register."""
-    monkeypatch.setattr(clauses, "SOURCE", tmp_path)
+    monkeypatch.setattr("spec_tests.cli.draft.SUITE", tmp_path)
     (tmp_path / "a.py").write_text("def one(): ...\ndef two(): ...\ndef three(): ...\n")
     (tmp_path / "old.toml").write_text(OLD_REGISTER)
     return tmp_path / "old.toml"

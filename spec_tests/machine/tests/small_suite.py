@@ -7,7 +7,7 @@ from spec_tests.machine import clauses, collect, register
 from spec_tests.conftest import *
 pytest_plugins = ["spec_tests"]
 HERE = Path(__file__).parent
-collect.HERE = HERE
+collect.SUITE = HERE
 clauses.load.__defaults__ = (HERE / "clauses.toml",)
 register.FOLDER = HERE
 """

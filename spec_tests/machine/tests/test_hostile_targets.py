@@ -94,5 +94,5 @@ def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
     assert done.ret == pytest.ExitCode.OK, done.stdout.str()
     verdicts = {test.test: test.verdict for test in read(path)}
     assert verdicts["test_it.py::test_hang"] == "known"
-    monkeypatch.setattr(clauses, "SOURCE", pytester.path)
+    monkeypatch.setattr("spec_tests.cli.draft.SUITE", pytester.path)
     assert draft(read(path), register_file=register) == register.read_text()

@@ -95,6 +95,6 @@ def end_at_once(sender, probe, names, topology):
 
 
 def test_a_probe_that_never_returns_is_missing(monkeypatch):
-    monkeypatch.setattr(probes, "TIME_LIMIT", 20)
+    monkeypatch.setattr(probes, "PROBE_LIMIT", 20)
     found = probes.find_all(probe, ["blocks", "works"], DEVICES)
     assert [each.text for each in found] == ["does not return within 20 s", ""]
