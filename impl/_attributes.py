@@ -183,7 +183,9 @@ def _have_same_parts(first: Any, second: Any, counterparts: frozenset[tuple[int,
         equal = (first == second) | ((first != first) & (second != second))  # NaN equals NaN.
         return bool(equal.all())
     if isinstance(first, Mapping):
-        first, second = list(first.items()), list(second.items())
+        first, second = [
+            [*each.items(), *attributes_of(each)[0].items()] for each in (first, second)
+        ]
     if isinstance(first, FunctionType):
         first, second = _parts_of_function(first), _parts_of_function(second)
     if isinstance(first, list | tuple | deque | UserList):

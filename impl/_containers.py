@@ -11,6 +11,7 @@ import copy
 import dataclasses
 from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from operator import is_
 from typing import Any, ClassVar, TypeGuard
 
@@ -176,16 +177,26 @@ class SequenceBranch(Branch):
     def build(self, parts: tuple[Any, ...]) -> Any:
         """Build a sequence of the template's class.
 
-        A tuple is made by a call of its class, another sequence is a copy of the template.
+        A tuple is made by a call of its class, another sequence is a copy of the template. If the
+        result has other members, a list is made by a call of its class, a tuple by `tuple`.
         """
-        if isinstance(self.template, tuple):
-            built: Any = type(self.template)(parts)
-        else:
-            built = copy.copy(self.template)
-            built.clear()
-            built.extend(parts)
-        if len(built) != len(parts) or not all(map(is_, built, parts)):
-            raise ValueError("it has other members")
+        kind = type(self.template)
+        is_tuple = isinstance(self.template, tuple)
+        for make in (kind, partial(tuple.__new__, kind)) if is_tuple else (self._copy, kind):
+            try:
+                built = make(parts)
+                if len(built) == len(parts) and all(map(is_, built, parts)):
+                    return built
+            except MEMORY_ERRORS:
+                raise
+            except Exception:
+                pass
+        raise ValueError(f"no call of {kind.__name__} returns the members")
+
+    def _copy(self, parts: tuple[Any, ...]) -> Any:
+        built = copy.copy(self.template)
+        built.clear()
+        built.extend(parts)
         return built
 
 

@@ -133,15 +133,8 @@ class _InputSequenceBranch(SequenceBranch):
         """Build a sequence of the template's class, or a plain one if that is not possible."""
         try:
             return SequenceBranch.build(self, parts)
-        except MEMORY_ERRORS:
-            raise
-        except Exception:
-            if not isinstance(self.template, tuple):
-                return list(parts)
-        try:
-            return tuple.__new__(type(self.template), parts)
-        except TypeError:  # A class of C, such as `torch.Size`.
-            return parts
+        except ValueError:  # For example, a class of C, such as `torch.Size`.
+            return parts if isinstance(self.template, tuple) else list(parts)
 
 
 class _OtherMappingBranch(MappingBranch):

@@ -76,7 +76,7 @@ class _MakeNamedTupleBranch(NamedTupleBranch):
     """The node of a named tuple. ``build`` calls ``_make``, and not the class's constructor."""
 
     __slots__ = ()
-    calls = (lambda kind, keys, parts: kind._make(parts),)
+    calls = (*NamedTupleBranch.calls, lambda kind, keys, parts: kind._make(parts))
 
     def build(self, parts: tuple[Any, ...]) -> Any:
         return type(self.template)._make(parts)
@@ -88,8 +88,8 @@ class _IterableBranch(SequenceBranch):
     __slots__ = ()
 
     def build(self, parts: tuple[Any, ...]) -> Any:
-        if isinstance(self.template, deque):
-            return SequenceBranch.build(self, parts)  # It keeps `maxlen`.
+        if isinstance(self.template, list | tuple | deque | UserList):
+            return SequenceBranch.build(self, parts)
         return type(self.template)(parts)
 
 

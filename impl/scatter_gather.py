@@ -162,8 +162,9 @@ def gather(
     """Concatenate the nested outputs of replicas, tensor by tensor, on one device.
 
     - Containers, and objects of classes that are registered with ``torch.utils._pytree``, are
-      rebuilt with the structure of the first output. The class of a tuple, a list
-      or another iterable is called with one iterable.
+      rebuilt with the structure of the first output. The class of a tuple or another iterable is
+      called with one iterable, and a list is copied. A tuple whose class returns other members
+      is made without a call of its class.
     - A rebuilt tuple, list, deque, mapping or dataclass has the attributes that its class makes
       from the joined items, and all other attributes of the first output. Tensors in these are
       joined, too, unless they have no rows and are equal in all outputs.

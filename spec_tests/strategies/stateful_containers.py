@@ -101,6 +101,15 @@ class Keywords(dict):  # type: ignore[type-arg]  # members of any type
         self.rows = len(items["x"])
 
 
+class Tree(dict):  # type: ignore[type-arg]  # members of any type
+    """A dictionary that turns the dictionaries in it into trees with its option."""
+
+    def __init__(self, items: Any, option: str = "default") -> None:
+        pairs = dict(items).items()
+        super().__init__((k, Tree(v, option) if isinstance(v, dict) else v) for k, v in pairs)
+        self.option = option
+
+
 class Slotted(dict):  # type: ignore[type-arg]  # members of any type
     """A dictionary with a slot."""
 
@@ -153,6 +162,23 @@ class Couple(tuple):  # type: ignore[type-arg]  # members of any type
         return couple
 
 
+class Vector(tuple):  # type: ignore[type-arg]  # members of any type
+    """A tuple whose class takes each member as an argument."""
+
+    __slots__ = ()
+
+    def __new__(cls, *members: Any) -> "Vector":
+        """Return a tuple of the arguments."""
+        return super().__new__(cls, members)
+
+
+class ScaledList(UserList[Tensor]):
+    """A UserList whose class multiplies the members, by two if no factor is given."""
+
+    def __init__(self, members: Iterable[Tensor] = (), factor: int = 2) -> None:
+        super().__init__(member * factor for member in members)
+
+
 class Point(NamedTuple):
     """The fields of `NamedPoint`."""
 
@@ -161,6 +187,13 @@ class Point(NamedTuple):
 
 class NamedPoint(Point):
     """A named tuple that may have attributes."""
+
+
+class CountedPoint(Point):
+    """A named tuple that counts its rows."""
+
+    def __init__(self, x: Any) -> None:
+        self.rows = len(x)
 
 
 @dataclass
@@ -267,6 +300,7 @@ MAKE_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
 #: Functions that return a container of rows with other attributes.
 CARRY_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
     "keywords": lambda rows: Keywords(x=rows),
+    "tree": lambda rows: Tree({"branch": {"x": rows}}, "changed"),
     "slot": partial(slotted, Slotted),
     "private-slot": partial(slotted, PrivatelySlotted),
     "dict": lambda rows: with_extras(Config(x=rows), rows),
@@ -283,11 +317,14 @@ CARRY_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
     "list": lambda rows: with_extras(Rows([rows]), rows),
     "tuple": lambda rows: with_extras(Columns([rows]), rows),
     "namedtuple": lambda rows: with_extras(NamedPoint(rows), rows),
+    "tuple-of-two-arguments": lambda rows: Couple(rows, rows + 1),
+    "counted-namedtuple": lambda rows: with_extras(CountedPoint(rows), rows),
     "deque": lambda rows: deque([rows], 3),
+    "tuple-of-arguments": lambda rows: Vector(rows, rows + 1),
+    "scaled-UserList": lambda rows: ScaledList([rows], 1),
 }
 #: Functions that return a container of rows, whose class scatter keeps.
 KEEP_CLASS: dict[str, Callable[[Tensor], Any]] = {
-    "tuple-of-two-arguments": lambda rows: Couple(rows, rows + 1),
     "UserList": lambda rows: UserList([rows]),
     "max": lambda rows: torch.return_types.max((rows, rows + 1)),
     "Size": lambda rows: [rows, torch.Size([3])],
