@@ -173,6 +173,8 @@ def _members(value: Any) -> Iterator[Any]:
         yield from value
     elif isinstance(value, MethodType):
         yield from (value.__self__, value.__func__)
+        if isinstance(value.__self__, type):
+            yield from _members_of_class(value.__self__)
     elif not (isinstance(value, nn.Module) and _is_of_torch(value)):
         yield from (each for _, each in _options(value))
         yield from _members_of_class(type(value))

@@ -118,11 +118,12 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
 
         Raises:
             ValueError: Tensors that are split have different numbers of rows. The criterion has
-                not returned one number, and the reduction is not ``"none"``. Or a mean cannot be
-                weighted: the criterion holds another one that ignores targets, weights classes or
-                returns sums, or is scripted or traced; the replicas have different numbers of
-                elements for each row, as for packed sequences; or a subclass overrides
-                :meth:`scatter` and no argument has a tensor.
+                not returned one number, and the reduction is not ``"none"``; or it has, and the
+                reduction is ``"none"``. Or a mean cannot be weighted: the criterion holds another
+                one that ignores targets, weights classes or returns sums, or is scripted or
+                traced; the replicas have different numbers of elements for each row, as for
+                packed sequences; or a subclass overrides :meth:`scatter` and no argument has a
+                tensor.
             TypeError: The criterion has not returned a tensor.
             Exception: See :meth:`DataParallel.forward`.
         """
@@ -211,7 +212,13 @@ class _ModuleWithLoss(nn.Module):
         reduction = self.reduction()
         output = self.module(*inputs, **kwargs)
         if reduction == "none":
-            return self.criterion(output, target)
+            losses = self.criterion(output, target)
+            if _rows is not None and isinstance(losses, Tensor) and losses.dim() == 0:
+                raise ValueError(
+                    "the criterion returned one number, and the reduction 'none' needs one for "
+                    "each row: pass a function that calls the criterion, or return all numbers"
+                )
+            return losses
         is_mean = reduction != "sum" and _rows is not None
         is_index = isinstance(target, Tensor) and not target.is_floating_point()
         if is_mean and is_index and self.mean_over is None and counts_targets(self.criterion):

@@ -441,6 +441,13 @@ class Focal(nn.CrossEntropyLoss):
         return super().forward(output, target) * 2
 
 
+class Average(nn.L1Loss):
+    """A criterion that returns a mean, also with the reduction "none"."""
+
+    def forward(self, output, target):
+        return super().forward(output, target).mean()
+
+
 def with_forward(criterion):
     forward = criterion.forward
     criterion.forward = lambda *args: forward(*args) * 2
@@ -493,6 +500,10 @@ class InClass(nn.Module):
     """A criterion that is an attribute of its class."""
 
     criterion = nn.NLLLoss()
+
+    @classmethod
+    def compute(cls, *values):
+        return cls.criterion(*values)
 
     def forward(self, *values):
         return self.criterion(*values)
@@ -551,6 +562,7 @@ OPAQUE = {
     ),
     "slot": (Slotted(CROSS_ENTROPY), "the ignore_index of CrossEntropyLoss"),
     "attribute of a class": (InClass(), "the ignore_index of NLLLoss"),
+    "method of a class": (InClass.compute, "the ignore_index of NLLLoss"),
     "global variable of a method": (Global(), "the ignore_index of CrossEntropyLoss"),
     "method of an object": (Caller(CROSS_ENTROPY).loss, "the ignore_index of CrossEntropyLoss"),
     "default argument": (user_loss, "the ignore_index of user_loss"),
@@ -587,6 +599,7 @@ UNEVEN = r"an output or target has \[20, 10\] elements for \[2, 2\] rows in the 
 #: The module, the criterion, the input, the target and the error.
 REFUSALS = {
     "several numbers": (None, lambda output, _: output, X, X, r"shape \(2, 5\).*'mean' needs one"),
+    "one number": (None, Average(reduction="none"), X, X, "one number, and the reduction 'none'"),
     "no tensor": (None, lambda *_: 0.5, X, X, "must return a tensor, not float"),
     "rows": (None, mean_of, X, X[:3], r"args\[0\] has 4 rows, and target has 3"),
     "rows in fields": (None, mean_of, X, Fields(X[:2]), r"4 rows, and target.value has 2"),
