@@ -16,8 +16,8 @@ from spec_tests.strategies.tensor_subclasses import WARNINGS
 SECONDS = 10
 
 
-def leaf(device, *values, dtype=torch.float32):
-    return torch.tensor(values, dtype=dtype, device=device).requires_grad_()
+def leaf(device, *values):
+    return torch.tensor(values, device=device).requires_grad_()
 
 
 def leaves(device):

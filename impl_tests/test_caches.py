@@ -66,10 +66,10 @@ class OneRNNTDecoderCache:
         self.cache, self.hidden_state, self.cell_state = rows, rows.T, None
 
 
-def cache_of(rows, length=9):
+def cache_of(rows):
     """Return a cache of which iterating yields a part only."""
     cache = Cache([(rows, rows + 1)])
-    cache.layers[0].length = length
+    cache.layers[0].length = 9
     cache.layers.append(LinearAttentionCacheLayerMixin(rows))
     return cache
 

@@ -176,14 +176,6 @@ def _set_storage(parameter):
     parameter.set_(other)
 
 
-def _set_data(parameter):
-    parameter.data = parameter.data * 0.5
-
-
-def _add_data(parameter):
-    parameter.data += 1
-
-
 def _merge(state, *, visible):
     sign = -1 if state.net.merged else 1
     state.net.base.weight.data += sign * state.net.delta()
@@ -225,30 +217,14 @@ def _change_settings(state):
     state.net.settings["parts"].append(2.0)
 
 
-def _change_partial(state):
-    state.net.scaled.keywords["factor"] *= 2
-
-
-def _change_attribute_of_partial(state):
-    state.net.scaled.shift += 1.0
-
-
 def _change_scale(state):
     if hasattr(state.net.total, "scale"):
         state.net.total.scale.factor += 1.0
 
 
-def _replace_scale(state):
-    state.net.total.scale = Scale(torch.ones(()), 3.0)
-
-
 def _toggle_parameter(state):
     ones = torch.ones_like(state.net.base.bias)
     state.net.last.bias = nn.Parameter(ones) if state.net.last.bias is None else None
-
-
-def _next_write(state):
-    state.net.settings["writes"] = (state.net.settings["writes"] + 1) % 4
 
 
 def _other_class(state):
@@ -315,11 +291,11 @@ CHANGES = {
     "fused sgd": lambda state: _step(state, torch.optim.SGD, fused=True),
     "average": _average,
     "store or restore": _restore,
-    "set data": _each(_set_data),
+    "set data": _each(lambda each: setattr(each, "data", each.data * 0.5)),
     "set_": _each(_set_storage),
     "set_ of data": _each(lambda parameter: _set_storage(parameter.data)),
     "swap_tensors": _swap,
-    "data": _each(_add_data),
+    "data": _each(lambda parameter: parameter.data.add_(1)),
     "numpy": _each(_write_numpy),
     "dlpack": _each(lambda parameter: from_dlpack(parameter.detach()).mul_(0.5)),
     "vector": _change_vector,
@@ -336,13 +312,17 @@ CHANGES = {
     "forward": _toggle_forward,
     "scale": _set("scale", lambda scale: scale * 2),
     "settings": _change_settings,
-    "partial": _change_partial,
-    "attribute of a partial": _change_attribute_of_partial,
+    "partial": lambda state: state.net.scaled.keywords.update(factor=2.0),
+    "attribute of a partial": lambda state: setattr(state.net.scaled, "shift", 1.0),
     "state of a tensor": _change_scale,
-    "new state of a tensor": _replace_scale,
+    "new state of a tensor": lambda state: setattr(
+        state.net.total, "scale", Scale(torch.ones(()), 3.0)
+    ),
     "parameter or None": _toggle_parameter,
     "module": _copy_module,
-    "writes": _next_write,
+    "writes": lambda state: state.net.settings.update(
+        writes=(state.net.settings["writes"] + 1) % 4
+    ),
     "train": lambda state: state.net.train(not state.net.training),
     "new settings": _set("settings", lambda each: {**copy.deepcopy(each), "shift": 3.0}),
     "class": _other_class,

@@ -99,7 +99,6 @@ def replicate_calls(
     draw: st.DrawFn,
     *,
     kinds: Sequence[str] = tuple(KINDS),
-    detach: Sequence[bool] = (False, True),
     called: bool = False,
 ) -> ReplicateCall:
     """Draw calls of ``replicate`` with networks of ``kinds``. Shrinks to one linear layer.
@@ -107,7 +106,6 @@ def replicate_calls(
     Args:
         draw: The draw function of Hypothesis.
         kinds: The kinds of layers.
-        detach: The values to draw ``detach`` from.
         called: Whether some replicas are called afterwards. A parameter's gradient is then a sum
             whose rounding depends on the order of the autograd threads.
     """
@@ -115,7 +113,7 @@ def replicate_calls(
     kinds = [kind for kind in kinds if kind != "parameter_as_buffer"]
     network, slots = draw(module_specs(kinds=kinds)), draw(slot_lists())
     spelling = draw(st.sampled_from(SPELLINGS))
-    return ReplicateCall(network, slots, draw(st.sampled_from(detach)), runs, spelling)
+    return ReplicateCall(network, slots, draw(st.booleans()), runs, spelling)
 
 
 def law_calls(

@@ -204,9 +204,9 @@ def one_or_all(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[Sequence[torc
     return st.sampled_from([*([dtype] for dtype in offered(dtypes)), dtypes])
 
 
-def device_slots(*, min_size: int = 1, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
+def device_slots(*, min_size: int = 1) -> st.SearchStrategy[tuple[int, ...]]:
     """Draw numbers of devices in the topology, possibly repeated. Shrinks to number 0."""
-    return st.lists(st.integers(0, 3), min_size=min_size, max_size=max_size).map(tuple)
+    return st.lists(st.integers(0, 3), min_size=min_size, max_size=4).map(tuple)
 
 
 @dataclass(frozen=True)
