@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from reports.publishing import specification
 from reports.publishing.publish import build, publish
-from spec_tests.machine import pages as specification_pages
 
 HERE = Path(__file__).resolve().parent
 
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
     try:
         if options.command != "build":
             print(publish(options.files, options.target, options.hardware, folder=folder))
-        print(*build(folder), *specification_pages.write(), sep="\n")
+        print(*build(folder), *specification.write(), sep="\n")
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,1 +1,1 @@
-"""Tests of the machine and of the checks."""
+"""Tests of the machine."""

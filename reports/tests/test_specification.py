@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from spec_tests.machine import pages, register
+from reports.publishing import specification
+from spec_tests.machine import register
 from spec_tests.machine.tests.fixtures import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -20,12 +21,12 @@ def test_examples_of_the_readme_run():
 
 
 def test_generated_pages_are_up_to_date():
-    assert not list(pages.stale()), "run python -m reports build"
+    assert not list(specification.stale()), "run python -m reports build"
 
 
 def test_every_divergence_has_a_title():
-    records = register.load(pages.REGISTER)
-    assert {each.id for each in records} == set(register.titles(pages.REGISTER))
+    records = register.load(specification.REGISTER)
+    assert {each.id for each in records} == set(register.titles(specification.REGISTER))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
