@@ -115,9 +115,20 @@ def _reduce_device(device: torch.device) -> tuple[Any, ...]:
 
 def _replace_methods() -> None:
     for holder in (torch.Tensor, torch.nn.Module, PackedSequence):
-        setattr(holder, "cuda", _translated(getattr(holder, "sim")))  # noqa: B009, B010 - untyped
+        setattr(holder, "cuda", _with_ordinal(getattr(holder, "sim")))  # noqa: B009, B010 - untyped
     torch.Tensor.is_cuda = property(lambda self: self.device.type == "sim")  # type: ignore[assignment]
     PackedSequence.is_cuda = property(lambda self: self.data.is_cuda)  # type: ignore[assignment]
+
+
+def _with_ordinal(method: Callable[..., Any]) -> Callable[..., Any]:
+    # The methods refuse a device whose type is "cuda" for them, but not its ordinal.
+    @functools.wraps(method)
+    def call(self: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(device, str | _Device) and str(_as_sim(device)).startswith("sim"):
+            device = _Device(_as_sim(device)).index
+        return method(self, device, *args, **kwargs)
+
+    return call
 
 
 def _replace_autocast() -> None:

@@ -44,6 +44,7 @@ facts = {
     "tensor": x.is_cuda and x.device == second and x.device.type == "cuda",
     "device": isinstance(second, torch.device) and pickle.loads(pickle.dumps(second)) == second,
     "copies": (x.to("cuda:2").get_device(), x.cuda(3).get_device(), x.cpu().is_cuda) == (2, 3, 0),
+    "methods": {x.cuda(each).get_device() for each in ("cuda:1", second, 1)} == {1},
     "module": layer.weight.is_cuda and torch.nn.Linear(1, 1, device="cuda:1").weight.is_cuda,
     "current device": index_on_current_device() == 2,
     "stream": device_of_stream() == 1,
