@@ -26,7 +26,7 @@ if torch.accelerator.is_available():
 
     simulator.enable(torch.accelerator.device_count(), as_cuda=True)
 torch._utils._accumulate = itertools.accumulate
-torch.jit._enabled = True
+torch.jit._enabled = torch.jit._state._enabled
 # The class warns that it is deprecated, and the suite makes an error of a warning.
 torch.cuda.amp.autocast = functools.partial(torch.amp.autocast, "cuda")
 """
