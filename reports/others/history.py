@@ -133,12 +133,21 @@ def render(history: Mapping[str, Mapping[str, bool]]) -> str:
     found.sort(key=lambda flip: (order.index(flip[2]), order.index(flip[1])))
     for (before, release), group in groupby(found, _releases):
         members = list(group)
-        gained = [f"`{flip[0]}`" for flip in members if flip[3]]
-        lost = [f"`{flip[0]}`" for flip in members if not flip[3]]
         lines += [f"\n## From {before} to {release}"]
-        lines += [f"\nGained ({len(gained)}): {', '.join(gained)}."] if gained else []
-        lines += [f"\nLost ({len(lost)}): {', '.join(lost)}."] if lost else []
+        lines += _format_flips("Gained", [flip[0] for flip in members if flip[3]])
+        lines += _format_flips("Lost", [flip[0] for flip in members if not flip[3]])
     return "\n".join(lines) + "\n"
+
+
+def _format_flips(title: str, names: Sequence[str]) -> Iterator[str]:
+    if names:
+        yield f"\n{title} ({len(names)}):\n"
+        for _, members in _by_chapter(names):
+            yield f"* {', '.join(f'`{name}`' for name in members)}"
+
+
+def _by_chapter(names: Sequence[str]) -> Iterator[tuple[str, Iterator[str]]]:
+    return groupby(names, lambda name: name.partition(".")[0])
 
 
 def _releases(flip: tuple[str, str, str, bool]) -> tuple[str, str]:
@@ -157,8 +166,7 @@ def _format_since(found: Mapping[str, str]) -> str:
     lines = ["# The first release of torch.nn.parallel that passes a clause. See reports/others."]
     for release in dict.fromkeys(found.values()):
         names = [name for name, first in found.items() if first == release]
-        chapters = groupby(names, lambda name: name.partition(".")[0])
-        rows = [", ".join(f'"{name}"' for name in members) for _, members in chapters]
+        rows = [", ".join(f'"{name}"' for name in members) for _, members in _by_chapter(names)]
         lines += ["", f'"{release}" = [', *(f"    {row}," for row in rows), "]"]
     return "\n".join(lines) + "\n"
 
