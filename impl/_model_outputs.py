@@ -16,7 +16,8 @@ from ._containers import MappingBranch
 __all__ = ["ModelOutputBranch", "row_fields"]
 
 _LAYERS = {"intermediate_hidden_states": 1}
-_PATCHES = {"last_hidden_state": 1}
+#: The fields of an output whose images are packed into one row.
+_PACKED = {"last_hidden_state": 1, "hidden_states": 1}
 #: For the first words of names of classes: their fields, and the dimension of the batch in the
 #: tensors of a field; of a nested output or tuple, those of its members. None: the field does not
 #: depend on the batch.
@@ -30,7 +31,6 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
     "Detr": _LAYERS,
     "Encodec": {"audio_codes": 1},
     "LwDetr": {**_LAYERS, "intermediate_reference_points": 1},
-    "MiniMaxM3VL": {"image_outputs": _PATCHES, "video_outputs": _PATCHES},
     "RfDetr": {**_LAYERS, "intermediate_reference_points": 1},
     "TableTransformer": _LAYERS,
     "XLNet": {"mems": 1},
@@ -69,7 +69,8 @@ def row_fields(value: Any) -> Mapping[str, Any] | None:
 
     Return None for an object of another class than those of transformers.
     """
-    return _class_fields(type(value))  # type: ignore[arg-type] # a class is hashable
+    fields = _class_fields(type(value))  # type: ignore[arg-type] # a class is hashable
+    return {**fields, **_PACKED} if fields is not None and _is_packed(value) else fields
 
 
 @lru_cache(maxsize=256)
@@ -82,6 +83,14 @@ def _class_fields(kind: type) -> Mapping[str, Any] | None:
         if any(name.startswith(beginning) for name in names):
             found.update(fields)
     return found
+
+
+def _is_packed(value: Mapping[str, Any]) -> bool:
+    """Return whether an output has several images, but only one row."""
+    images: Any = value.get(_IMAGES)
+    states = value.get("last_hidden_state")
+    has_one_row = isinstance(states, Tensor) and states.dim() == 3 and len(states) == 1
+    return has_one_row and _is_list_of_tensors(images) and len(images) > 1
 
 
 def _move_batch(value: Any, dims: Any, *, back: bool) -> Any:

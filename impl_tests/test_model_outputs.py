@@ -32,10 +32,10 @@ Detection = class_named("ConditionalDetrModelOutput")
 Memories = class_named("XLNetModelOutput")
 Codes = class_named("EncodecOutput")
 Crossed = class_named("BridgeTowerModelOutput")
-Packed = class_named("MiniMaxM3VLModelOutputWithPast")
+Multimodal = class_named("MultimodalBaseModelOutputWithPast")
 
 
-def outputs_of(rows, images, patches, kind):
+def outputs_of(rows, images, patches, kind, packed):
     """Return the outputs of a model that computes each row alone.
 
     Args:
@@ -43,15 +43,19 @@ def outputs_of(rows, images, patches, kind):
         images: The number of images in each row.
         patches: The number of patches in each image.
         kind: The class of a sequence with one tensor for each image.
+        packed: Whether the patches of all images are in one row.
     """
     pixels = rows.repeat_interleave(images * patches, 0)
     features = kind(pixels.split(patches))
     return {
         "logits": rows,
         "pooled": Pooled(last_hidden_state=pixels, pooler_output=features),
-        "packed": Packed(
+        "nested": Multimodal(
             last_hidden_state=rows,
-            image_outputs=Pooled(last_hidden_state=pixels[None], pooler_output=features),
+            image_outputs=Pooled(
+                last_hidden_state=pixels[None] if packed else pixels[:, None],
+                pooler_output=features,
+            ),
             video_outputs=None,
         ),
         "indicators": Indicators(
@@ -74,9 +78,10 @@ def outputs_of(rows, images, patches, kind):
 )
 def test_outputs_of_transformers_are_those_of_the_whole_batch(sizes, images, patches, kind):
     batch = torch.arange(2.0 * sum(sizes)).view(-1, 2)
-    outputs = [outputs_of(chunk, images, patches, kind) for chunk in batch.split(sizes)]
-    found = gather(outputs, "cpu")
-    expected = outputs_of(batch, images, patches, kind)
+    # One image in one row may be packed or not.
+    arguments = (images, patches, kind, sizes[0] * images > 1)
+    found = gather([outputs_of(chunk, *arguments) for chunk in batch.split(sizes)], "cpu")
+    expected = outputs_of(batch, *arguments)
     for name, value in expected.items():
         assert type(found[name]) is type(value)
         torch.testing.assert_close(found[name], value, rtol=0, atol=0, msg=name)
