@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from impl import gather, parallel_apply, replicate, scatter
+from impl import replicate
 from impl._bucket_copies import attached_copies
 from impl_tests.helpers.modes import call_in_thread
 from spec_tests.strategies.tensor_subclasses import WARNINGS
@@ -100,22 +100,6 @@ def make_network(device):
     torch.manual_seed(0)
     layers = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 5)
     return nn.Sequential(*layers).to(device)
-
-
-def compute_gradients(topology, **options):
-    devices = topology.take(3)
-    network = make_network(devices[0])
-    batch = torch.linspace(-1, 1, 160).reshape(5, 2, 4, 4).to(devices[0])
-    replicas = replicate(network, devices, **options)
-    outputs = parallel_apply(replicas, scatter(batch, devices), devices=devices)
-    gather(outputs, devices[0]).square().sum().backward()
-    return [parameter.grad for parameter in network.parameters()]
-
-
-def test_one_bucket_for_each_parameter_gives_the_same_gradients(topology):
-    torch.testing.assert_close(
-        compute_gradients(topology, buffer_size=1), compute_gradients(topology)
-    )
 
 
 def test_a_gradient_is_summed_while_a_replica_still_computes_earlier_layers(topology):
