@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from impl_tests.consumers.programs_page import read_results, write_results
+from impl_tests.consumers.programs_page import write_results
 from spec_tests import cuda_stand_ins, simulator
 from spec_tests.cuda_stand_ins import stub_libraries
 from spec_tests.reporting import documents
@@ -68,14 +68,15 @@ def _run(name: str) -> dict[str, Any]:
     return result
 
 
-def _store(name: str, result: dict[str, Any]) -> None:
-    """Add a result to the file, which other runs may change at the same time."""
+def _update(result: dict[str, Any]) -> dict[str, Any]:
+    """Add a result to the file, which other runs may change at the same time; return all."""
     with RESULTS.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        results = {**json.load(file), name: result}
+        results = dict(sorted({**json.load(file), **result}.items()))
         file.seek(0)
         file.truncate()
-        file.write(documents.dump_entries(dict(sorted(results.items()))) + "\n")
+        file.write(documents.dump_entries(results) + "\n")
+    return results
 
 
 def main(patterns: list[str]) -> None:
@@ -91,11 +92,11 @@ def main(patterns: list[str]) -> None:
 
     for name in architectures.names():
         chosen = any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
-        if chosen or (not patterns and name not in json.loads(RESULTS.read_text())):
+        if chosen or (not patterns and name not in _update({})):
             result = _run(name)
-            _store(name, result)
+            _update({name: result})
             print(name, *result.values(), flush=True)
-    write_results(RESULTS, read_results(RESULTS))
+    write_results(RESULTS, _update({}))
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ def judge(
 ) -> dict[str, str]:
     """Compare outputs in evaluation, and gradients in training, with those of ``module`` alone.
 
+    A module that cannot train with the inputs, as one that needs labels, is only evaluated.
+
     Returns:
         For each wrapper, "equal"; "listed", if the objects of the replicas are listed, and are
         those of the chunks; "mix" and a difference between the batch and its chunks, if the
@@ -55,9 +57,9 @@ def judge(
                 setattr(member, name, 0.0)
     # A forward may keep tensors that `to` does not move, so each run has a module of its own.
     fresh, module = module, copy.deepcopy(module)
-    whole = _run(module, module, inputs)
+    whole, trains = _run_alone(module, inputs)
     chunks = [_map(lambda tensor: tensor.chunk(2)[index], inputs) for index in (0, 1)]  # noqa: B023 # called at once
-    parts = [_run(module, module, chunk) for chunk in chunks]
+    parts = [_run(module, module, chunk, trains=trains) for chunk in chunks]
     joined = {
         "outputs": _join([part["outputs"] for part in parts], whole["outputs"]),
         "gradients": torch.stack([part["gradients"] for part in parts]).sum(0),
@@ -69,7 +71,7 @@ def judge(
             copied = copy.deepcopy(fresh).to(wrapper.devices[0])
             moved = _map(lambda tensor: tensor.to(wrapper.devices[0]), inputs)  # noqa: B023 # called at once
             wrapped = wrapper.data_parallel(copied, [*wrapper.devices])
-            run = _run(wrapped, copied, moved)
+            run = _run(wrapped, copied, moved, trains=trains)
         except Exception as error:
             results[name] = f"mix: {mixing}" if mixing else _describe(error)
             continue
@@ -81,10 +83,18 @@ def judge(
         else:
             results[name] = f"wrong: {min(found - {_LISTED})}"
     if any(result.startswith("wrong") for result in results.values()):
-        again = _run(module, module, inputs, seed=1)
+        again = _run(module, module, inputs, seed=1, trains=trains)
         if [*_differences(again, whole, parts)]:
             results |= {name: "random" for name, each in results.items() if each[:5] == "wrong"}
     return results
+
+
+def _run_alone(module: nn.Module, inputs: Any) -> tuple[dict[str, Any], bool]:
+    """Return the results of a module, and whether it can train with the inputs."""
+    try:
+        return _run(module, module, inputs), True
+    except Exception:
+        return _run(module, module, inputs, trains=False), False
 
 
 def _describe(error: Exception) -> str:
@@ -98,11 +108,15 @@ def _map(function: Callable[[Tensor], Tensor], inputs: Any) -> Any:
     return tree_map_only(Tensor, lambda tensor: function(tensor).clone(), inputs)
 
 
-def _run(call: nn.Module, module: nn.Module, inputs: Any, seed: int = 0) -> dict[str, Any]:
+def _run(
+    call: nn.Module, module: nn.Module, inputs: Any, *, seed: int = 0, trains: bool = True
+) -> dict[str, Any]:
     """Return the tree of the outputs in evaluation, and the gradients of a loss in training."""
     module.eval()
     with torch.no_grad():
         outputs = _tree(_call(call, inputs, seed))
+    if not trains:
+        return {"outputs": outputs, "gradients": torch.zeros(0)}
     module.train()
     for member in module.modules():
         if isinstance(member, _BatchNorm):
