@@ -20,8 +20,8 @@ from spec_tests.checks.leaks import wait_until
 from spec_tests.checks.outcome import seed_generators
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.data_parallel.life import log, violations
-from spec_tests.data_parallel.life.machine import TOLERANCES, Life, step
 from spec_tests.data_parallel.life.root import STRUCTURES
+from spec_tests.data_parallel.life.state_machine import TOLERANCES, Life, step
 from spec_tests.machine import capabilities, hooks, register
 from spec_tests.machine.capabilities import dtype_name
 from spec_tests.machine.clauses import cases, clause

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from spec_tests.data_parallel.life import violations
-from spec_tests.data_parallel.life.machine import Life
 from spec_tests.data_parallel.life.program import LifeError
+from spec_tests.data_parallel.life.state_machine import Life
 from spec_tests.machine import register
 from spec_tests.machine.target import REFERENCE, Part, Target
 from spec_tests.oracle import naive
