@@ -137,10 +137,9 @@ def _convert(entry: Mapping[str, Any], failed: Iterable[TestVerdict]) -> Mapping
     found = [test.failure for test in failed if _names(entry, test) and test.failure]
     if not found:
         print(f"{entry['id']}: no test of this record fails in the runs", file=sys.stderr)
-    kept = {key: each for key, each in entry.items() if key not in register.EARLIER_KEYS}
     facts = _deduplicate(fact for each in found for fact in each.expected)
-    place = [*kept].index("tests") + 1
-    items = [*kept.items()]
+    items = [*entry.items()]
+    place = [*entry].index("tests") + 1
     return dict([*items[:place], *([("expects", facts)] if facts else []), *items[place:]])
 
 

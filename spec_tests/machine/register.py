@@ -28,8 +28,6 @@ from spec_tests.machine.target import PARTS, REFERENCE, Target
 FOLDER = SUITE / "registers"
 #: Keys that stand before the first record.
 _FIRST_KEYS = ("inherits", "lacks", "repaired", "drafted")
-#: Keys of an earlier suite, which expected texts of failures.
-EARLIER_KEYS = ("failures", "differences")
 RECORD_KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 #: The kind of a record that ``draft`` has written, if it has no other.
 DRAFTED_KIND = "target-bug"
@@ -180,7 +178,7 @@ def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
         if key in table:
             problem = f"{key!r} stands after the record; it belongs before the first record"
             raise input_files.refuse(source, problem)
-    unknown = table.keys() - {*Divergence.__dataclass_fields__, *EARLIER_KEYS}
+    unknown = table.keys() - Divergence.__dataclass_fields__.keys()
     if unknown:
         raise input_files.refuse(source, f"no record has the key {min(unknown)!r}")
     return input_files.convert({**table, "file": str(path)}, Divergence, source)
