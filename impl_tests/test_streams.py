@@ -113,15 +113,6 @@ def _streams_after_scatter(topology):
     return records[0]
 
 
-def test_backward_of_scatter_restores_the_streams_of_all_devices_but_the_first(topology):
-    topology.require(distinct=2)
-    expected = _streams_after_scatter(topology)
-    with on_side_streams(topology):
-        found = _streams_after_scatter(topology)
-        first = torch.accelerator.current_stream(topology.device(0))
-    assert found == [first, *expected[1:]]
-
-
 def test_streams_are_restored_if_backward_fails(topology, monkeypatch):
     topology.require(distinct=2)
     expected = _streams_after_scatter(topology)
