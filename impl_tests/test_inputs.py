@@ -44,13 +44,6 @@ class Layer(nn.Module):
         super().__init__()
 
 
-def test_module_that_is_a_dataclass_is_a_constant(leaves):
-    layer = Layer(torch.ones(2))
-    node = leaves.flatten([layer], 0, "x").children[0]
-    assert isinstance(node, Constant)
-    assert node.value is layer
-
-
 def chain(length, value):
     """Return ``length`` nested dataclasses that all hold ``value``."""
     record = Record(value)
@@ -59,8 +52,10 @@ def chain(length, value):
     return record
 
 
-def test_long_chain_of_dataclasses_without_tensors_is_a_constant(leaves):
-    value = chain(20_000, "text")
+@pytest.mark.parametrize(
+    "value", [Layer(torch.ones(2)), chain(20_000, "text")], ids=["module", "long chain"]
+)
+def test_a_module_and_a_chain_of_dataclasses_without_tensors_are_constants(leaves, value):
     node = leaves.flatten([value], 0, "x").children[0]
     assert isinstance(node, Constant)
     assert node.value is value

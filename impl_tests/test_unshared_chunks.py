@@ -80,20 +80,18 @@ def test_in_place_changes_of_packed_sequences_train():
     assert model.module.weight.grad.item() == 12
 
 
-def test_a_change_of_a_view_that_is_not_copied_still_raises_in_backward():
-    model = on_cpu_replicas(lambda weight, x, y: x.relu_() * weight + y * weight, in_turn=True)
+@pytest.mark.parametrize(
+    ("function", "mark"),
+    [
+        (lambda weight, x, y: x.relu_() * weight + y * weight, lambda x: x),
+        (lambda weight, x, whole: whole.sum() * weight + x.add_(1) * weight, Whole),
+    ],
+    ids=["view", "whole copy"],
+)
+def test_a_change_beside_another_use_of_the_same_tensor_raises_in_backward(function, mark):
     x = torch.ones(4)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        model(x, x).sum().backward()
-
-
-def test_a_change_beside_a_whole_copy_of_the_same_tensor_raises_in_backward():
-    model = on_cpu_replicas(
-        lambda weight, x, whole: whole.sum() * weight + x.add_(1) * weight, in_turn=True
-    )
-    x = torch.ones(4)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        model(x, Whole(x)).sum().backward()
+        on_cpu_replicas(function, in_turn=True)(x, mark(x)).sum().backward()
 
 
 def test_a_shape_that_a_replica_changes_is_not_the_shape_of_the_callers_tensor():

@@ -243,12 +243,6 @@ def test_a_replica_that_does_not_call_a_layer_is_an_error(topology, devices):
         wrapper(marked(6, device))
 
 
-def test_replicas_in_different_layers_are_an_error(topology):
-    wrapper, device = wrapped(topology, 2, Pair(in_other_order))
-    with pytest.raises(RuntimeError, match=r"in SyncBatchNorm '(first|second)' and replica 1 wai"):
-        wrapper(marked(6, device))
-
-
 def test_the_next_forward_works(topology):
     wrapper, device = wrapped(topology, 3, Pair(first, fail_if_marked, second))
     with pytest.raises(KeyError):
@@ -256,9 +250,16 @@ def test_the_next_forward_works(topology):
     checks.same(wrapper(marked(6, device) * 0), torch.zeros(6, 3))
 
 
-def test_replicas_in_turn_are_refused(topology):
-    wrapper, device = wrapped(topology, 2, Pair(first), in_turn=True)
-    with pytest.raises(RuntimeError, match=r"SyncBatchNorm .* one after the other.*in_turn"):
+@pytest.mark.parametrize(
+    ("step", "options", "text"),
+    [
+        (in_other_order, {}, r"in SyncBatchNorm '(first|second)' and replica 1 wai"),
+        (first, {"in_turn": True}, r"SyncBatchNorm .* one after the other.*in_turn"),
+    ],
+)
+def test_replicas_that_do_not_compute_a_layer_together_are_refused(topology, step, options, text):
+    wrapper, device = wrapped(topology, 2, Pair(step), **options)
+    with pytest.raises(RuntimeError, match=text):
         wrapper(marked(4, device))
 
 
