@@ -9,6 +9,7 @@ with the original items, the *control*, shows which attributes the class makes.
 from collections import UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from types import FunctionType
 from typing import Any
 
@@ -96,7 +97,9 @@ def _made_attributes(
     try:
         with torch.no_grad():  # Nothing of the control is in a graph.
             control = call(type(value), [key for key, _ in pairs], [part for _, part in pairs])
-        if not (_are_alike(control, value) and is_same(list(items(control)), list(pairs))):
+        pair = frozenset([(id(value), id(control))])
+        made = list(items(control))
+        if not (_are_alike(control, value) and is_same(list(pairs), made, pair)):
             return None
         found, _ = attributes_of(control)
     except MEMORY_ERRORS:
@@ -104,7 +107,6 @@ def _made_attributes(
     except Exception:
         return None
     attributes, _ = attributes_of(value)
-    pair = frozenset([(id(value), id(control))])
     names = attributes.keys() & found.keys()
     return {name for name in names if is_same(attributes[name], found[name], pair)}
 
@@ -184,7 +186,8 @@ def _have_same_parts(first: Any, second: Any, counterparts: frozenset[tuple[int,
         return bool(equal.all())
     if isinstance(first, Mapping):
         first, second = [
-            [*each.items(), *attributes_of(each)[0].items()] for each in (first, second)
+            [*each.items(), *sorted(attributes_of(each)[0].items(), key=itemgetter(0))]
+            for each in (first, second)
         ]
     if isinstance(first, FunctionType):
         first, second = _parts_of_function(first), _parts_of_function(second)

@@ -172,7 +172,7 @@ class SequenceBranch(Branch):
     """The node of a UserList, a deque, or an instance of a subclass of list or tuple."""
 
     __slots__ = ()
-    calls = (lambda kind, keys, parts: kind(parts),)
+    calls = (lambda kind, keys, parts: kind(parts), lambda kind, keys, parts: kind(*parts))
 
     def build(self, parts: tuple[Any, ...]) -> Any:
         """Build a sequence of the template's class.
@@ -216,7 +216,9 @@ class NamedTupleBranch(Branch):
         return zip(values[0]._fields, zip(*values, strict=True), strict=True)
 
     def build(self, parts: tuple[Any, ...]) -> Any:
-        return type(self.template)(*parts)
+        built = type(self.template)(*parts)
+        # The class may change its members.
+        return built if all(map(is_, built, parts)) else built._make(parts)
 
 
 class MappingBranch(Branch):

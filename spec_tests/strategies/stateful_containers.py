@@ -153,12 +153,12 @@ class Columns(tuple):  # type: ignore[type-arg]  # members of any type
 
 
 class Couple(tuple):  # type: ignore[type-arg]  # members of any type
-    """A tuple whose class takes two arguments, and sets an attribute."""
+    """A tuple whose class takes two arguments, and sets attributes."""
 
     def __new__(cls, first: Any, second: Any) -> "Couple":
-        """Set the first argument as an attribute."""
+        """Set the first argument, and its number of rows, as attributes."""
         couple = super().__new__(cls, (first, second))
-        couple.first = first  # type: ignore[attr-defined]
+        couple.first, couple.rows = first, len(first)  # type: ignore[attr-defined]
         return couple
 
 
@@ -187,6 +187,14 @@ class Point(NamedTuple):
 
 class NamedPoint(Point):
     """A named tuple that may have attributes."""
+
+
+class ScaledPoint(Point):
+    """A named tuple whose class multiplies its member, by two if no factor is given."""
+
+    def __new__(cls, x: Tensor, factor: int = 2) -> "ScaledPoint":
+        """Return a named tuple of the product."""
+        return super().__new__(cls, x * factor)
 
 
 class CountedPoint(Point):
@@ -326,6 +334,7 @@ CARRY_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
 #: Functions that return a container of rows, whose class scatter keeps.
 KEEP_CLASS: dict[str, Callable[[Tensor], Any]] = {
     "UserList": lambda rows: UserList([rows]),
+    "scaled-namedtuple": lambda rows: ScaledPoint(rows, 1),
     "max": lambda rows: torch.return_types.max((rows, rows + 1)),
     "Size": lambda rows: [rows, torch.Size([3])],
 }
