@@ -204,7 +204,7 @@ class NamedTupleBranch(Branch):
     """The node of a named tuple. ``build`` passes the parts to the class of the named tuple."""
 
     __slots__ = ()
-    calls = (lambda kind, keys, parts: kind(*parts),)
+    calls: ClassVar[Sequence[ClassCall]] = (lambda kind, keys, parts: kind(*parts),)
     step_format = ".{}"
 
     @staticmethod
