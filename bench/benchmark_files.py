@@ -117,18 +117,19 @@ def combine(paths: Sequence[Path]) -> dict[str, Any]:
     """
     runs = [load(path) for path in paths]
     for path, run in zip(paths, runs, strict=True):
-        if _machine_of(run) != _machine_of(runs[0]):
+        if machine_of(run) != machine_of(runs[0]):
             raise ValueError(f"{path} and {paths[0]} come from different machines")
         if missing := _benchmark_names(run) ^ _benchmark_names(runs[0]):
             raise ValueError(f"only one of {path} and {paths[0]} has {min(missing)}")
-    return {"machine": _machine_of(runs[0]), "runs": [_without_samples(run) for run in runs]}
+    return {"machine": machine_of(runs[0]), "runs": [_without_samples(run) for run in runs]}
 
 
 def _benchmark_names(run: dict[str, Any]) -> set[str]:
     return {each["fullname"] for each in run["benchmarks"]}
 
 
-def _machine_of(run: dict[str, Any]) -> dict[str, Any]:
+def machine_of(run: dict[str, Any]) -> dict[str, Any]:
+    """Return the processor, its cores, the releases and the devices of a saved run."""
     info = run["machine_info"]
     cpu = {"cpu": info["cpu"].get("brand_raw", ""), "cores": info["cpu"].get("count")}
     return cpu | {key: info[key] for key in _MACHINE_KEYS if key in info}
@@ -196,3 +197,10 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         for each in row["benchmarks"]:
             runs[row["run"]]["benchmarks"].append({"group": row["group"], **each})
     return document["report"], {"machine": document["machine"], "runs": runs}
+
+
+def read_any(path: Path) -> dict[str, Any]:
+    """Return the machine and the runs of a published file, or of a saved run, as `combine`."""
+    if "report" in input_files.parse_json(input_files.read_text(path), str(path)):
+        return read(path)[1]
+    return combine([path])

@@ -1,13 +1,13 @@
-"""Print the ratios of a saved run, and compare each ratio with its required minimum (its floor).
+"""Print the ratios of a saved run of the benchmarks, and compare them with those of another run.
 
 ``python -m bench.compare FILE`` reads JSON of pytest-benchmark. The ratio of a row is the median
-of the ratios of single turns: the time of torch.nn.parallel divided by that of the target. The
-exit status is 1 if a row is below its floor. A row without a floor is not judged, and neither is a
-row whose quartiles lie on both sides of its floor: measure again on an idle machine. If no row is
-judged, the exit status is 3.
+of the ratios of single turns: the time of torch.nn.parallel divided by that of the target.
 
-With ``--before OLD`` the table has the ratios of another saved run beside the new ones, and their
-change. The floors are then 85 % of the old ratios. This works for any target.
+With ``--before OLD`` the table also has the ratios of another saved or published run, and the
+change. The floor of a row is 85 % of its old ratio; on another machine it is at most 1. The exit
+status is 1 if a row is below its floor. A row that OLD lacks is not judged, and neither is a row
+whose quartiles lie on both sides of its floor: measure again on an idle machine. If no row is
+judged, the exit status is 3.
 """
 
 import argparse
@@ -15,12 +15,13 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from spec_tests.machine import input_files
 from spec_tests.machine.options import DEFAULT_TARGET
 
-from . import benchmark_files, floors
+from . import benchmark_files
 from .ratios import Ratio, ratios
 
 #: The least allowed ratio, as a part of the ratio in the run before.
@@ -32,74 +33,59 @@ OK, BELOW, UNSURE, FREE = "ok", "BELOW", "unsure", "-"
 
 
 def print_table(
-    run: Mapping[str, Any],
-    floor_of: Mapping[str, float],
-    before: Mapping[str, float] | None = None,
+    run: Mapping[str, Any], before: Mapping[str, float] | None = None, most: float = float("inf")
 ) -> dict[str, str]:
     """Print the table of a run saved by pytest-benchmark; return the verdict on each row.
 
     Args:
         run: The data that pytest-benchmark saved.
-        floor_of: The floor of each row.
-        before: The ratio of each row in an older run. The table then has columns for the old ratio
-            and the change in place of the floor.
+        before: The ratio of each row in an older run, if there is one.
+        most: The largest floor.
 
     Raises:
         ValueError: No benchmark in ``run`` was run for both libraries.
     """
-    table = list(ratios(run, floor_of))
+    table = list(ratios(run))
     if not table:
         raise ValueError("no benchmark was run for both libraries: there is nothing to compare")
-    title = f"reference / {_target_of(run)}"
-    columns = f"{'floor':>6}" if before is None else f"{'before':>6}{'change':>8}"
+    title = f"reference / {run['machine_info'].get('target', DEFAULT_TARGET)}"
+    columns = "" if before is None else f"{'before':>6}{'change':>8}"
     print(f"{title:<52}{'median':>8}  {'quartiles':<18}{columns}")
+    verdicts = {}
     for ratio in table:
+        old = (before or {}).get(ratio.group)
+        verdict = FREE if old is None else _judge(ratio, min(KEPT * old, most))
+        verdicts[ratio.group] = verdict
         spread = f"{ratio.low:.2f} to {ratio.high:.2f}"
-        columns = _floor_column(ratio) if before is None else _change_columns(ratio, before)
-        print(f"{ratio.group:<52}{ratio.value:>8.2f}  {spread:<18}{columns}  {_judge(ratio)}")
-    return {ratio.group: _judge(ratio) for ratio in table}
+        change = "" if before is None else f"{_format_change(ratio.value, old)}  {verdict}"
+        print(f"{ratio.group:<52}{ratio.value:>8.2f}  {spread:<18}{change}".rstrip())
+    return verdicts
 
 
-def _floor_column(ratio: Ratio) -> str:
-    return f"{'-' if ratio.floor is None else f'{ratio.floor:.2f}':>6}"
+def _format_change(value: float, old: float | None) -> str:
+    return f"{'-':>6}{'-':>8}" if old is None else f"{old:>6.2f}{value / old - 1:>+8.0%}"
 
 
-def _change_columns(ratio: Ratio, before: Mapping[str, float]) -> str:
-    old = before.get(ratio.group)
-    if old is None:
-        return f"{'-':>6}{'-':>8}"
-    return f"{old:>6.2f}{ratio.value / old - 1:>+8.0%}"
-
-
-def _judge(ratio: Ratio) -> str:
-    if ratio.floor is None:
-        return FREE
-    if ratio.value >= ratio.floor:
+def _judge(ratio: Ratio, floor: float) -> str:
+    if ratio.value >= floor:
         return OK
-    return UNSURE if ratio.high >= ratio.floor else BELOW
+    return UNSURE if ratio.high >= floor else BELOW
 
 
-def _find_floors(run: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return the floor of each row.
-
-    On another machine than that of ``floors.toml``, a floor is at most 1.
-    """
-    if _target_of(run) != DEFAULT_TARGET:
-        return {}
-    info = run["machine_info"]
-    machine = {**info, "cpu": info["cpu"].get("brand_raw", "")}
-    name = f"{machine['cpu'] or 'unknown processor'}, Python {machine['python_version']}"
-    table = floors.load()
-    rows: dict[str, float] = table["floors"]
-    if floors.were_measured_on(machine, table):
-        print(f"floors of {name}")
-        return rows
-    print(f"no floors were measured on {name}, so a floor is at most 1")
-    return {row: min(1.0, floor) for row, floor in rows.items()}
+def _read_before(path: Path) -> tuple[dict[str, float], Mapping[str, Any]]:
+    """Return the ratios of a saved run, or the medians of published ones, and the machine."""
+    data = benchmark_files.read_any(path)
+    found: dict[str, list[float]] = {}
+    for run in data["runs"]:
+        for ratio in ratios(run):
+            found.setdefault(ratio.group, []).append(ratio.value)
+    return {group: median(values) for group, values in found.items()}, data["machine"]
 
 
-def _target_of(run: Mapping[str, Any]) -> str:
-    return str(run.get("machine_info", {}).get("target", DEFAULT_TARGET))
+def _kind_of(machine: Mapping[str, Any]) -> object:
+    """Return the parts of a machine on which ratios depend."""
+    release = str(machine["python_version"]).partition(" ")[0].split(".")[:2]
+    return machine["cpu"], release, machine.get("threads")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -110,30 +96,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--before",
         type=Path,
         metavar="OLD",
-        help="another such file: print its ratios, and the change of each ratio; a floor is "
-        f"{KEPT:.0%}% of the old ratio",
+        help="another such file, or a published one: print its ratios, and the change of each "
+        f"ratio; a floor is {KEPT:.0%}% of the old ratio",
     )
     options = parser.parse_args(arguments)
     try:
         run = benchmark_files.load(options.file)
         if options.before is None:
-            verdicts = print_table(run, _find_floors(run))
-        else:
-            old = {
-                each.group: each.value for each in ratios(benchmark_files.load(options.before), {})
-            }
-            floor_of = {group: KEPT * value for group, value in old.items()}
-            verdicts = print_table(run, floor_of, old)
+            print_table(run)
+            return 0
+        old, machine = _read_before(options.before)
+        is_same = _kind_of(machine) == _kind_of(benchmark_files.machine_of(run))
+        if not is_same:
+            print(f"{options.before} was measured on another machine, so a floor is at most 1")
+        verdicts = print_table(run, old, float("inf") if is_same else 1.0)
     except input_files.RefusedError as error:
         parser.exit(2, f"{error}\n")
     except (OSError, ValueError) as error:
         parser.exit(2, f"{options.file}: {error}\n")
     counts = Counter(verdicts.values())
     print(f"\njudged {counts[OK] + counts[BELOW]} of {len(verdicts)} rows")
-    if counts[FREE]:
-        print(
-            f"without a floor: {counts[FREE]} row(s); --before OLD takes floors from another run"
-        )
     if counts[UNSURE]:
         print(
             f"unsure: {counts[UNSURE]} row(s) with quartiles on both sides of the floor; "

@@ -20,22 +20,19 @@ class Ratio:
         value: The median ratio: reference divided by target.
         low: The lower quartile of the ratios.
         high: The upper quartile of the ratios.
-        floor: The least allowed ratio; None if the group has none.
     """
 
     group: str
     value: float
     low: float
     high: float
-    floor: float | None
 
 
-def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Ratio]:
+def ratios(run: Mapping[str, Any]) -> Iterator[Ratio]:
     """Yield the `Ratio` of the times of each group, and of its peak memory if measured.
 
     Args:
         run: The data that pytest-benchmark saved.
-        floors: For each group: the least allowed ratio.
     """
     groups: dict[str, dict[str, dict[str, Any]]] = {}
     for each in run["benchmarks"]:
@@ -44,16 +41,14 @@ def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Rati
         for target in members.values():
             pairs = target["extra_info"].get("pairs")
             if pairs is not None and "reference" in members:
-                quartiles = pairs["median"], pairs["q1"], pairs["q3"]
-                yield Ratio(group, *quartiles, floors.get(group))
-                yield from _memory_ratio(group, members["reference"], target, floors)
+                yield Ratio(group, pairs["median"], pairs["q1"], pairs["q3"])
+                yield from _memory_ratio(group, members["reference"], target)
 
 
 def _memory_ratio(
-    group: str, reference: dict[str, Any], target: dict[str, Any], floors: Mapping[str, float]
+    group: str, reference: dict[str, Any], target: dict[str, Any]
 ) -> Iterator[Ratio]:
     peak, other = (each["extra_info"].get("peak_bytes") for each in (reference, target))
     if peak and other:
         value = peak / other
-        name = f"{group} (bytes)"
-        yield Ratio(name, value, value, value, floors.get(name))
+        yield Ratio(f"{group} (bytes)", value, value, value)

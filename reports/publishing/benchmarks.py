@@ -5,15 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import benchmark_files, floors
+from bench import benchmark_files
 from bench.ratios import LEGEND, Ratio, ratios
 from spec_tests.reporting.markdown import escape, format_table
 
 _HEAD = f"""\
 # Benchmarks
 
-{LEGEND} A floor is the least allowed ratio: `tox -e long -- ratios` fails below it. There is a
-number for each run: the median time in ms, or the peak memory in MiB.
+{LEGEND} There is a number for each run: the median time in ms, or the peak memory in MiB.
 
 | column | what is measured |
 | --- | --- |
@@ -53,11 +52,11 @@ class Row:
     ratios: Sequence[Ratio] = field(default=())
 
 
-def rows(data: Data, floor_of: Mapping[str, float]) -> list[Row]:
+def rows(data: Data) -> list[Row]:
     """Return the rows of a report, in the order of the benchmarks."""
     found: dict[str, list[Ratio]] = {}
     for run in data["runs"]:
-        for ratio in ratios(run, floor_of):
+        for ratio in ratios(run):
             found.setdefault(ratio.group, []).append(ratio)
     measured: dict[str, dict[str, list[float]]] = {}
     for group, library, value in _measurements(data):
@@ -89,9 +88,7 @@ def _format_section(about: Mapping[str, Any], data: Data) -> str:
     release = str(data["machine"]["torch"]).partition("+")[0]
     title = escape(f"{about['target']}, torch {release}, {about['hardware']}")
     date = escape(data["runs"][-1]["datetime"][:10])
-    table = floors.load()
-    found = table["floors"] if floors.were_measured_on(data["machine"], table) else {}
-    return f"## {title}\n\n{date}. {_describe(data)}\n\n{_format_table(rows(data, found))}\n"
+    return f"## {title}\n\n{date}. {_describe(data)}\n\n{_format_table(rows(data))}\n"
 
 
 def _describe(data: Data) -> str:
@@ -107,7 +104,7 @@ def _describe(data: Data) -> str:
 def _format_table(found: Sequence[Row]) -> str:
     """Return a table with a column for each library."""
     names = dict.fromkeys([*_FIRST, *(name for row in found for name in row.measured)])
-    header = ["row", *names, "reference / impl", "quartiles", "floor"]
+    header = ["row", *names, "reference / impl", "quartiles"]
     return "\n".join(format_table(header, [_format_row(row, list(names)) for row in found]))
 
 
@@ -116,14 +113,7 @@ def _format_row(row: Row, names: Sequence[str]) -> Sequence[str]:
     measured = (row.measured.get(name, ()) for name in names)
     cells = [", ".join(f"{factor * each:.3g}" for each in numbers) or "-" for numbers in measured]
     if not row.ratios:
-        return [row.group, *cells, "-", "-", "-"]
+        return [row.group, *cells, "-", "-"]
     low, high = min(each.low for each in row.ratios), max(each.high for each in row.ratios)
     values = ", ".join(f"{each.value:.2f}" for each in row.ratios)
-    floor = row.ratios[0].floor
-    return [
-        row.group,
-        *cells,
-        values,
-        f"{low:.2f} to {high:.2f}",
-        "-" if floor is None else f"{floor}",
-    ]
+    return [row.group, *cells, values, f"{low:.2f} to {high:.2f}"]
