@@ -24,10 +24,9 @@ import pytest
 import torch
 
 import impl
-from impl_tests.consumers.processes import prepare, run_module
+from impl_tests.consumers.processes import align_copies, prepare, run_module
 from impl_tests.consumers.programs_page import write_results
 from impl_tests.consumers.record import Record
-from impl_tests.helpers.aligned_copies import align_copies
 
 __all__ = ["LIBRARIES", "PROGRAMS", "RESULTS", "run", "summarize"]
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from spec_tests import cuda_stand_ins, simulator
 from spec_tests.cuda_stand_ins import stub_libraries
 
-__all__ = ["prepare", "run_module"]
+__all__ = ["align_copies", "prepare", "run_module"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,3 +48,20 @@ def prepare() -> None:
     stub_libraries.load_stubs()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
+
+
+def align_copies() -> None:
+    """Patch torch.nn.parallel so that it clones each copy into newly allocated, aligned memory.
+
+    It packs the copies of a module's tensors without gaps, so that most are not aligned, and some
+    processors round differently then. impl aligns its copies.
+    """
+    copy = torch._C._broadcast_coalesced
+
+    def copy_aligned(
+        tensors: list[Tensor], devices: list[int], buffer_size: int
+    ) -> list[list[Tensor]]:
+        first, *others = copy(tensors, devices, buffer_size)
+        return [first, *([tensor.clone() for tensor in copies] for copies in others)]
+
+    torch._C._broadcast_coalesced = copy_aligned
