@@ -44,13 +44,6 @@ def test_a_subclass_of_a_container_stays_the_same():
     assert all(replica.attribute is module.attribute for replica in replicas)
 
 
-def test_the_containers_of_two_replicas_differ():
-    module, (first, second) = replicas_of(attribute=lambda module: [module[0], [1]])
-    assert first.attribute is not second.attribute
-    assert (first.attribute[0], second.attribute[0]) == (first[0], second[0])
-    assert first.attribute[1] is second.attribute[1] is module.attribute[1]
-
-
 def test_cycles_through_each_class_are_kept():
     def cycle(module):
         members = {"module": module[0]}

@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 
@@ -66,19 +65,6 @@ def test_replica_on_the_cpu_keeps_the_callers_current_device_and_streams(topolog
         return torch.accelerator.current_device_index(), torch.accelerator.current_stream(first)
 
     assert call_in_thread(run_in, state, read) == (last, stream)
-
-
-def test_worker_inherits_the_number_of_intra_op_threads():
-    count = torch.get_num_threads()
-    with ThreadPoolExecutor(1) as pool:
-        # The thread reads the number before it changes.
-        assert pool.submit(torch.get_num_threads).result() == count
-        torch.set_num_threads(count + 1)
-        try:
-            found = pool.submit(run_in, state_for(), torch.get_num_threads).result()
-        finally:
-            torch.set_num_threads(count)
-    assert found == count + 1
 
 
 def test_cached_casts_are_released_when_the_replica_ends():
