@@ -40,25 +40,16 @@ def pauses():
     (gc.enable if was_enabled else gc.disable)()
 
 
-@pytest.fixture
-def pause():
-    """A pause of this thread."""
-    return object()
-
-
-def begin_in_thread(pauses):
-    call_in_thread(lambda: pauses.begin(object()))
-
-
 def test_forked_child_ends_all_pauses(enabled, pauses):
-    begin_in_thread(pauses)
+    call_in_thread(lambda: pauses.begin(object()))
     assert not gc.isenabled()
     pauses.reset_after_fork()
     assert gc.isenabled() == enabled
 
 
 @pytest.mark.usefixtures("enabled")
-def test_fork_after_the_end_of_a_pause_does_not_enable_the_collector(pauses, pause):
+def test_fork_after_the_end_of_a_pause_does_not_enable_the_collector(pauses):
+    pause = object()
     pauses.begin(pause)
     pauses.end(pause)
     gc.disable()
@@ -66,7 +57,8 @@ def test_fork_after_the_end_of_a_pause_does_not_enable_the_collector(pauses, pau
     assert not gc.isenabled()
 
 
-def test_forked_child_can_pause_if_the_lock_was_held_at_the_fork(pauses, pause):
+def test_forked_child_can_pause_if_the_lock_was_held_at_the_fork(pauses):
+    pause = object()
     pauses._lock.acquire()
     pauses.reset_after_fork()
     pauses.begin(pause)

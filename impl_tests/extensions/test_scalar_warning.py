@@ -1,7 +1,5 @@
 """impl.gather and impl.DataParallel with scalar_warning=False: scalars without a warning."""
 
-import warnings
-
 import pytest
 import torch
 from torch import nn
@@ -13,15 +11,7 @@ from spec_tests.strategies.small_modules import Calls
 OUTPUTS = {"tensor": lambda loss: loss, "nested": lambda loss: {"losses": [loss, loss.detach()]}}
 
 
-@pytest.fixture
-def no_warnings():
-    """Turn warnings into errors, also those that the test run ignores."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
-
-
-@pytest.mark.usefixtures("no_warnings")
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("contain", OUTPUTS.values(), ids=OUTPUTS)
 def test_losses_of_replicas_become_a_vector(topology, contain):
     weight = nn.Parameter(torch.ones(()))
@@ -34,7 +24,7 @@ def test_losses_of_replicas_become_a_vector(topology, contain):
     checks.same((loss.tolist(), module.weight.grad.item()), ([3.0, 2.0], 5.0))
 
 
-@pytest.mark.usefixtures("no_warnings")
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("count", [1, 3], ids="scalars={}".format)
 def test_gather_makes_a_vector_of_scalars(topology, count):
     scalars = [torch.tensor(float(slot), device=topology.device(slot)) for slot in range(count)]
