@@ -175,6 +175,15 @@ class CopyEntry:
         """Return whether no tensor and no copy has changed, apart from samples."""
         return not self._stepped and self._read() == self._state
 
+    def has_memory(self) -> bool:
+        """Return whether all sources have their addresses and versions."""
+        (addresses, *_), versions = self._state
+        return (
+            not self._stepped
+            and [*map(Tensor.data_ptr, self.sources)] == addresses
+            and version_counters(self.sources) == versions[: len(self.sources)]
+        )
+
     def find_unseen_change(self) -> int | None:
         """Return the index of a source whose last copy has other bits, though no change is seen.
 
@@ -202,6 +211,18 @@ class CopyEntry:
             for index, (source, copy) in enumerate(zip(self.sources, self.rows[-1], strict=True))
             if id(source) in seen or id(copy) in seen or _memory_of(source) in self._stepped
         }
+
+    def find_reshaped(self) -> list[int]:
+        """Return the indices of sources whose layout alone has changed, as by ``.data``."""
+        states = [
+            zip(addresses, versions, zip(*layout, strict=True), strict=False)
+            for (addresses, *layout), versions in (self._state, self._read())
+        ]
+        return [
+            index
+            for index, (old, new) in enumerate(zip(*states, strict=True))
+            if old[:2] == new[:2] and old != new
+        ]
 
     def _read(self) -> tuple[list[list[Any]], list[object]]:
         return _read_layouts(self.sources), version_counters(self._versioned)

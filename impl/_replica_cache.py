@@ -21,7 +21,13 @@ from ._copies import find_states
 from ._copy_cache import CopyCache, CopyEntry, find_comparable, find_device_streams
 from ._module_tree import Tree, collect_tree, has_members_outside_dict, is_script_module
 from ._references import CONTAINERS
-from ._torch_private import call_with_inference_mode, has_modes_or_transforms, version_counters
+from ._torch_private import (
+    call_with_inference_mode,
+    has_modes_or_transforms,
+    hook_count,
+    hook_dicts,
+    version_counters,
+)
 
 
 class ReplicaEntry(CopyEntry):
@@ -52,6 +58,14 @@ class ReplicaEntry(CopyEntry):
         """Return whether ``module`` has the state from which the replicas were built."""
         return self._attributes.are_current(module) and self.is_current()
 
+    def seems_current(self, module: nn.Module) -> bool:
+        """Return whether ``module`` seems to have that state, by a cheaper check.
+
+        It does not see a new layout at the same address, another name of an attribute, a hook
+        without a handle, the first attribute of a tensor, and changes of the replicas.
+        """
+        return self._attributes.seem_current(module) and self.has_memory()
+
     def note_use(self, *, samples: bool) -> None:
         """Note that a forward is about to use the copies, and which ``samples`` have changed."""
         self._is_reused, self._lacks_sample = True, not samples
@@ -67,7 +81,7 @@ class ReplicaEntry(CopyEntry):
         if self._lacks_sample:
             seen = self.find_seen_changes()
             changed = self.samples.find(self.samples.differences())
-            noted += [index for index in changed if index not in seen]
+            noted += [index for index in changed if index not in seen] + self.find_reshaped()
         found: int | None = next(iter(noted), None)
         if found is None and compares:
             # No forward has used old copies of a tensor whose change is seen now.
@@ -101,6 +115,7 @@ class _Attributes:
         found: dict[int, Collection[Any]] = {
             id(vars(each)): vars(each) for each in (*self._modules, *tensors, *states)
         }
+        of_replicas: dict[int, Collection[Any]] = {}
         in_states = chain.from_iterable(vars(each).values() for each in states)
         self._versioned = [
             each for each in in_states if isinstance(each, Tensor) and not each.is_inference()
@@ -113,22 +128,38 @@ class _Attributes:
                     _add_containers(value, found)
             # A forward may replace, add or delete tensors of its replica.
             for attributes in copies:
-                _add_containers(attributes.get("_parameters"), found)
-                _add_containers(attributes.get("_buffers"), found)
+                _add_containers(attributes.get("_parameters"), of_replicas)
+                _add_containers(attributes.get("_buffers"), of_replicas)
         # Some Pythons store attributes in the object itself, and not in its dictionary.
-        self._containers = [*self._modules, *states, *found.values()]
-        self._dicts = [each for each in found.values() if each and isinstance(each, dict)]
+        self._containers = [*self._modules, *states, *found.values(), *of_replicas.values()]
+        self._dicts = [each for each in self._containers if each and isinstance(each, dict)]
         self._objects, self._versions = self._read()
+        # Most containers are empty dictionaries of hooks, which change with the number of hooks.
+        unused = {id(hooks) for each in self._modules for hooks in hook_dicts(each) if not hooks}
+        unused.update(id(vars(each)) for each in tensors if not vars(each))
+        self._used = [*self._modules, *states]
+        self._used += [each for key, each in found.items() if key not in unused]
+        self._members = gc.get_referents(*self._used)
+        self._hook_count = hook_count()
 
     def are_current(self, root: nn.Module) -> bool:
         """Return whether ``root`` has the same attributes as before."""
         if root is not self._modules[0]:
             return False
+        count = hook_count()
         objects, versions = self._read()
+        are_current = _are_same(objects, self._objects) and versions == self._versions
+        if are_current:
+            self._hook_count = count
+        return are_current
+
+    def seem_current(self, root: nn.Module) -> bool:
+        """Return whether the attributes of ``root`` seem to be the same, by a cheaper check."""
         return (
-            len(objects) == len(self._objects)
-            and all(map(is_, objects, self._objects))
-            and versions == self._versions
+            root is self._modules[0]
+            and hook_count() == self._hook_count
+            and _are_same(gc.get_referents(*self._used), self._members)
+            and version_counters(self._versioned) == self._versions
         )
 
     def _read(self) -> tuple[list[Any], list[object]]:
@@ -138,6 +169,10 @@ class _Attributes:
         members = gc.get_referents(*self._containers)
         members += chain.from_iterable(self._dicts)
         return members, version_counters(self._versioned)
+
+
+def _are_same(objects: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(objects) == len(others) and all(map(is_, objects, others))
 
 
 def _add_containers(value: Any, found: dict[int, Collection[Any]]) -> None:
@@ -223,6 +258,22 @@ class ReplicaCache(CopyCache[ReplicaEntry]):
                 False, lambda: ReplicaEntry(module, build(), self._forwards)
             )
             return entry.replicas
+
+    def seem_current(self, module: nn.Module, replicas: Sequence[Any]) -> bool:
+        """Return whether ``replicas`` are kept, and a cheap check of ``module`` finds no change.
+
+        If so, note a forward that uses them without samples. The devices' current streams must
+        be those for which ``replicas`` were found.
+        """
+        if has_modes_or_transforms():
+            return False
+        with self.lock:
+            for entry in self.entries.values():
+                if entry.replicas is replicas and entry.seems_current(module):
+                    self._forwards += 1
+                    entry.note_use(samples=False)
+                    return True
+        return False
 
     def end(self, block: object) -> str | None:
         """End a block. A second call, after an interrupt of the first one, completes it.

@@ -3,6 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextvars import Context, copy_context
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
@@ -17,13 +18,13 @@ from ._one_device import move_output, scatter_to
 from ._placement import DeviceId
 from ._replica_group import ReplicaGroup, running_replica
 from ._streams import current_stream
-from ._thread_state import ThreadState, clear_old_casts, thread_states
+from ._thread_state import CallerState, ThreadState, clear_old_casts
 from ._threads import PendingCall, start_call
 from ._wrapped_module import method_of
 from .parallel_apply import format_device
 
 #: The time between two samples of the module, in seconds, while batches are computed.
-SAMPLE_INTERVAL = 0.05
+SAMPLE_INTERVAL = 0.2
 #: The reason why the replicas cannot wait for each other.
 _OBSTACLE = "in DataParallel.map: call eval() before"
 
@@ -38,11 +39,11 @@ class _Batch(PendingCall):
         self._pool, self.number, self.arguments = pool, number, arguments
         self.index = 0  # That of its replica.
 
-    def begin(self, index: int, state: ThreadState, replica: Callable[..., Any]) -> None:
-        """Make the replica ``index`` compute this batch, in a context of its own."""
+    def begin(self, index: int, state: ThreadState, context: Context, call: "_Call") -> None:
+        """Make the replica ``index`` compute this batch, in a copy of ``context``."""
         self.index, self._state = index, state
-        context, compute = state.context.copy(), self._pool.compute
-        self._function = partial(context.run, compute, index, replica, self.arguments)
+        compute = self._pool.compute
+        self._function = partial(context.copy().run, compute, index, call, self.arguments)
         self.arguments = None  # The arguments are freed when the batch has been computed.
 
     def find_next(self) -> PendingCall | None:
@@ -54,6 +55,10 @@ class _Batch(PendingCall):
         super().set_done()
         if returned is not None:
             returned.put(self)
+
+
+#: The function of a replica that computes a batch, and the group of which it is the only member.
+_Call = tuple[Callable[..., Any], ReplicaGroup]
 
 
 class ReplicaPool:
@@ -97,9 +102,10 @@ class ReplicaPool:
         #: The batches whose outputs were not taken, by number.
         self._in_flight: dict[int, _Batch] = {}
         self._replicas: Sequence[Any] = ()
-        self._functions: Sequence[Callable[..., Any]] = ()
-        self._groups: Sequence[ReplicaGroup] = ()
+        self._calls: Sequence[_Call] = ()
+        self._caller: CallerState | None = None
         self._states: Sequence[ThreadState] = ()
+        self._context = Context()
         self._process = os.getpid()
         self._next_sample = 0.0
 
@@ -113,30 +119,43 @@ class ReplicaPool:
         To take several at a time is faster, because the module is compared each time.
         """
         num_free = limit - len(self)
-        return num_free > len(self.devices) // 2 or (num_free > 0 and not self._waiting)
+        return 2 * num_free >= limit or (num_free > 0 and not self._waiting)
 
-    def update(self, find_replicas: Callable[..., Sequence[Any]]) -> None:
+    def update(
+        self,
+        find_replicas: Callable[..., Sequence[Any]],
+        seem_current: Callable[[Sequence[Any]], bool],
+    ) -> None:
         """Compute batches that begin later with the current replicas, in the state of this thread.
 
-        The replicas are compared by samples of the module, too, if nothing is computed, or
-        ``SAMPLE_INTERVAL`` after the last samples.
+        ``seem_current`` is a cheap check of the replicas. They are found anew, and samples of the
+        module compared, if nothing is computed, or ``SAMPLE_INTERVAL`` after the last samples.
         """
         now = monotonic()
         samples = now >= self._next_sample or not len(self)
         if samples:
             self._next_sample = now + SAMPLE_INTERVAL
-        replicas, functions = find_replicas(samples=samples), self._functions
+        elif (
+            self._caller is not None and self._caller.is_current() and seem_current(self._replicas)
+        ):
+            context = copy_context()
+            with self._lock:
+                self._context = context
+            return
+        replicas, calls = find_replicas(samples=samples), self._calls
         if replicas is not self._replicas:
-            self._groups = [ReplicaGroup([each], _OBSTACLE) for each in replicas]
-            functions = [method_of(replica, self._method) for replica in replicas]
+            calls = [
+                (method_of(replica, self._method), ReplicaGroup([replica], _OBSTACLE))
+                for replica in replicas
+            ]
             # PyTorch compiles in one thread at a time.
             self._in_turn = self._in_turn or any(map(has_compiled_code, replicas))
             clear_old_casts()
-        states = thread_states(self.devices, 1 if self._in_turn else self._num_on_cpu)
-        for state, group in zip(states, self._groups, strict=True):
-            state.context.run(running_replica.set, (group, 0))
+        self._caller = CallerState.read(self.devices)
+        states = self._caller.states(self.devices, 1 if self._in_turn else self._num_on_cpu)
         with self._lock:
-            self._replicas, self._functions, self._states = replicas, functions, states
+            self._replicas, self._calls, self._states = replicas, calls, states
+            self._context = states[0].context
 
     def add(self, number: int, arguments: Any) -> None:
         """Compute a batch when a replica is free."""
@@ -165,14 +184,15 @@ class ReplicaPool:
         if is_busy or not (self._waiting and self._free):
             return None
         batch, index = self._waiting.popleft(), self._free.pop()
-        batch.begin(index, self._states[index], self._functions[index])
+        batch.begin(index, self._states[index], self._context, self._calls[index])
         return batch
 
-    def compute(self, index: int, replica: Callable[..., Any], arguments: Any) -> Any:
+    def compute(self, index: int, call: _Call, arguments: Any) -> Any:
         """Return the output of a batch."""
-        device = self.devices[index]
+        device, (function, group) = self.devices[index], call
+        running_replica.set((group, 0))
         args, kwargs = scatter_to(device, *_split(arguments), 0)
-        output = move_output(replica(*args, **kwargs), device, self._output_device)
+        output = move_output(function(*args, **kwargs), device, self._output_device)
         if not self._in_turn and has_streams(device):
             # A replica is free when its device has computed, so a faster one gets more batches.
             current_stream(device).synchronize()
@@ -209,7 +229,8 @@ class ReplicaPool:
             for batch in self._waiting:
                 del self._in_flight[batch.number]
             self._waiting.clear()
-            self._replicas = self._functions = self._groups = self._states = ()
+            self._replicas = self._calls = self._states = ()
+            self._context = Context()
         if waits:
             for batch in self._in_flight.values():
                 batch.wait()
@@ -224,13 +245,13 @@ def _split(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 def map_batches(
     batches: Iterator[Any],
-    find_replicas: Callable[..., Sequence[Any]],
+    update: Callable[[], None],
     pool: ReplicaPool,
     limit: int,
 ) -> Generator[Any]:
     """Yield the output of each of ``batches``. At most ``limit`` of them are in ``pool``.
 
-    ``find_replicas`` is called when batches are taken after the caller had control.
+    ``update``, of the pool, is called when batches are taken after the caller had control.
     """
     begun, has_ended, failure = 0, False, None
     try:
@@ -240,7 +261,7 @@ def map_batches(
                     first = begun
                     for batch in islice(batches, limit - len(pool)):
                         if begun == first:
-                            pool.update(find_replicas)
+                            update()
                         pool.add(begun, batch)
                         begun += 1
                         del batch  # The batch is freed when it has been computed.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from contextvars import Context, copy_context
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -127,6 +127,43 @@ class ThreadState(NamedTuple):
     is_on_cpu: bool
 
 
+class CallerState(NamedTuple):
+    """The flags of the calling thread, and its number of intra-op threads."""
+
+    scope: _Scope
+    flags: _Flags
+    num_threads: int
+
+    @classmethod
+    def read(cls, devices: Sequence[torch.device]) -> Self:
+        """Return the state of this thread, as far as replicas on ``devices`` inherit it."""
+        # If all replicas are on the CPU, do not initialize the accelerator.
+        first = next((device for device in devices if not is_cpu(device)), None)
+        scope = _find_scope(accelerator_in_use() if first is None else type_to_use(first))
+        return cls(scope, scope.read(), torch.get_num_threads())
+
+    def is_current(self) -> bool:
+        """Return whether this thread has this state."""
+        return self.scope.read() == self.flags and torch.get_num_threads() == self.num_threads
+
+    def states(self, devices: Sequence[torch.device], on_cpu: int) -> list[ThreadState]:
+        """Return the states of :func:`thread_states`, with this thread's context."""
+        scope, flags, num_threads = self
+        share = num_threads
+        if on_cpu > 1 and can_set_for_one_thread():
+            share = max(1, num_threads // on_cpu)
+
+        def state(device: torch.device) -> ThreadState:
+            # Each replica gets its own copy of the context, because two threads cannot enter one
+            # context at the same time.
+            if is_cpu(device):
+                return ThreadState(scope, flags, share, copy_context(), True)
+            on_device = [*flags[:-1], device.index]
+            return ThreadState(scope, on_device, num_threads, copy_context(), False)
+
+        return [*map(state, devices)]
+
+
 def thread_states(devices: Sequence[torch.device], on_cpu: int = 1) -> list[ThreadState]:
     """For each of ``devices``, return the state that a replica there inherits from this thread.
 
@@ -135,23 +172,7 @@ def thread_states(devices: Sequence[torch.device], on_cpu: int = 1) -> list[Thre
         on_cpu: The number of replicas that run on the CPU at the same time. They share this
             thread's intra-op threads.
     """
-    # If all replicas are on the CPU, do not initialize the accelerator.
-    first = next((device for device in devices if not is_cpu(device)), None)
-    scope = _find_scope(accelerator_in_use() if first is None else type_to_use(first))
-    flags = scope.read()
-    num_threads = share = torch.get_num_threads()
-    if on_cpu > 1 and can_set_for_one_thread():
-        share = max(1, num_threads // on_cpu)
-
-    def state(device: torch.device) -> ThreadState:
-        # Each replica gets its own copy of the context, because two threads cannot enter one
-        # context at the same time.
-        if is_cpu(device):
-            return ThreadState(scope, flags, share, copy_context(), True)
-        on_device = [*flags[:-1], device.index]
-        return ThreadState(scope, on_device, num_threads, copy_context(), False)
-
-    return [*map(state, devices)]
+    return CallerState.read(devices).states(devices, on_cpu)
 
 
 def call_in(state: ThreadState, function: Callable[[], Any]) -> Any:

@@ -23,6 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import _WrappedHook
 from torch.utils import _pytree
 from torch.utils._device import DeviceContext
+from torch.utils.hooks import RemovableHandle
 
 from ._settings import call_with_setting
 
@@ -288,6 +289,24 @@ def pytree_node(kind: type) -> Any:
 
 
 _VERSION = attrgetter("_version")
+
+
+def hook_count() -> int:
+    """Return a number that grows when a hook is registered, on any object.
+
+    A hook that is written into a dictionary of hooks, without a handle, does not count.
+    """
+    # Without it: each forward would compare a dozen empty dictionaries of every module, which
+    # takes most of the time of looking for changes.
+    return RemovableHandle.next_id
+
+
+def hook_dicts(module: nn.Module) -> list[dict[Any, Any]]:
+    """Return the dictionaries of hooks of ``module``."""
+    return [value for name, value in vars(module).items() if name in _HOOK_DICTS]
+
+
+_HOOK_DICTS = {name for name in vars(nn.Module()) if "_hooks" in name}
 
 
 def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:

@@ -243,7 +243,8 @@ class DataParallel(Wrapper[T]):
             them was taken, or later. So a change of the module between two outputs, such as a
             step of an optimizer, applies to all batches that are taken afterwards. The samples of
             elements (see :meth:`hold`) are compared if no other batch is in flight, else every
-            50 ms, and at the end.
+            200 ms, and at the end; so are the names of attributes, hooks without a handle, the
+            first attribute of a tensor, and changes that forwards make to their replicas.
         """
         limit = 2 * max(1, len(self.device_ids))
         if in_flight is not None:
@@ -266,10 +267,11 @@ class DataParallel(Wrapper[T]):
 
     def _map(self, batches: Iterator[Any], pool: ReplicaPool, limit: int) -> Generator[Any]:
         with self.hold():
-            find_replicas = partial(
-                self._find_replicas, ReplicaCache.find_active(self), pool.devices
-            )
-            yield from map_batches(batches, find_replicas, pool, limit)
+            kept = ReplicaCache.find_active(self)
+            find_replicas = partial(self._find_replicas, kept, pool.devices)
+            seem_current = partial(self._seem_current, kept)
+            update = partial(pool.update, find_replicas, seem_current)
+            yield from map_batches(batches, update, pool, limit)
 
     def _find_replicas(
         self, kept: ReplicaCache | None, devices: Sequence[torch.device], *, samples: bool
@@ -286,6 +288,10 @@ class DataParallel(Wrapper[T]):
         if self.device_ids:
             check_source(network, self.src_device_obj)
         return (network,)
+
+    def _seem_current(self, kept: ReplicaCache | None, replicas: Sequence[T]) -> bool:
+        """Return whether a cheap check finds no change since ``replicas`` were found."""
+        return kept is not None and kept.seem_current(self._replicated_module(), replicas)
 
     @exclude_from_compilation
     def _kept_replicas(self) -> Sequence[T]:

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from torch.utils import swap_tensors
 from torch.utils.dlpack import from_dlpack
 
 import impl
+from impl import _replica_pool
 from impl_tests.extensions.kept_modules import Scale
 from spec_tests import checks
 from spec_tests.checks.snapshot import snapshot
@@ -343,7 +345,9 @@ _OF_CHUNKS = {"writes", "train"}
 #: The names of changes, None for a forward, and INFERENCE for one in inference mode.
 Sequence = list[str | None]
 INFERENCE = "inference"
-MODES = ("hold", "map", "frozen", "frozen in training", "frozen in hold")
+#: The number of batches in flight, for each mode with `map`.
+IN_FLIGHT = {"map": 1, "map ahead": 4}
+MODES = ("hold", *IN_FLIGHT, "frozen", "frozen in training", "frozen in hold")
 
 
 def has_hidden_change(sequence):
@@ -382,25 +386,37 @@ def run(sequence, mode):
     found: list[Tensor] = []
     expected: list[Tensor] = []
 
+    changes: list[str] = []
+    taken: list[int] = []  # For each batch in flight: the number of changes before.
+
     def batches():
         while True:
+            taken.append(len(changes))
             yield _rows(state)
 
-    outputs = state.wrapper.map(batches(), in_flight=1) if mode == "map" else None
-    held = "hold" in mode
+    def next_output(_):
+        """Return the output of a batch that was taken after the last change."""
+        return next(each for each in outputs if taken.pop(0) == len(changes))
+
+    in_flight = IN_FLIGHT.get(mode)
+    outputs = state.wrapper.map(batches(), in_flight=in_flight) if in_flight else None
+    held = "hold" in mode or outputs is not None
     try:
         with (
             torch.set_grad_enabled(mode == "frozen in training"),
-            state.wrapper.hold() if held or mode == "map" else nullcontext(),
+            state.wrapper.hold() if held else nullcontext(),
+            # Only the first batch of "map ahead" is compared by all that may have changed.
+            mock.patch.object(_replica_pool, "SAMPLE_INTERVAL", 60),
         ):
             for change in [None, *sequence, None]:
                 if change in CHANGES:
                     if outputs is None or change not in _OF_CHUNKS:
                         with torch.no_grad():
                             CHANGES[change](state)
+                        changes.append(change)
                     continue
                 fresh = _fresh(state.net)
-                call = state.wrapper if outputs is None else lambda _: next(outputs)
+                call = state.wrapper if outputs is None else next_output
                 inference = change == INFERENCE and mode in ("hold", "frozen", "frozen in hold")
                 with torch.inference_mode() if inference else nullcontext():
                     expected += _with_gradient(fresh, _rows(state))
