@@ -1,9 +1,9 @@
 """impl.distributed: every rank computes the same as one process with as many devices."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from impl import DataParallel, distributed
@@ -11,7 +11,7 @@ from impl_tests.distributed.results import check_close, copy_to_cpu
 from spec_tests.machine import hooks
 from spec_tests.machine.devices import Topology
 from spec_tests.strategies.layers import ROW_WISE
-from spec_tests.strategies.modules import SEPARATE, ModuleSpec, module_specs, move
+from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs, move
 
 CPU = torch.device("cpu")
 #: The layers of the drawn networks. For weight norm of float64, CUDA computes with float32.
@@ -99,16 +99,20 @@ def check_same_training(pool, topology, training):
 
 
 @st.composite
-def trainings(draw, *, layer_kinds=LAYERS, rows=None):
+def trainings(draw):
     """Draw training runs of two steps. Shrinks to one linear layer and two ranks."""
     ranks = draw(st.integers(2, 4) | st.just(1))
     weights = st.tuples(*[st.integers(0, 3)] * ranks).filter(any)
-    counts = st.sampled_from([4, 3, 8, 5, 1, 2]) if rows is None else rows
+    # With fewer rows than ranks, the last ranks are idle.
+    counts = st.sampled_from([4, 3, 8, 5, 1, 2])
     return Training(
-        draw(module_specs(kinds=layer_kinds, dtypes=(torch.float64,), max_layers_per_level=2)),
+        draw(module_specs(kinds=LAYERS, dtypes=(torch.float64,), max_layers_per_level=2)),
         ranks,
         tuple(draw(st.lists(counts, min_size=2, max_size=2))),
         draw(st.none() | weights),
+        calls=draw(st.sampled_from([1, 2])),
+        weight_decay=draw(st.sampled_from([0.0, 0.5])),
+        accumulates=draw(st.booleans()),
     )
 
 
@@ -117,33 +121,20 @@ def _make_batch(rows, step, device):
     return batch.cos().to(device).requires_grad_()
 
 
+LINEAR = ModuleSpec((Layer("linear"),), torch.float64)
+STATEFUL = module_specs(
+    kinds=("linear", "batch_norm", "counter"), dtypes=(torch.float64,), max_layers_per_level=2
+)
+
+
 @given(training=trainings())
+@example(training=Training(LINEAR, ranks=4, rows=(1, 2)))
+@example(training=Training(LINEAR, ranks=2, rows=(4, 3), calls=2, accumulates=True))
 def test_every_rank_trains_like_one_process(pool, topology, training):
     check_same_training(pool, topology, training)
 
 
-@hooks.divide_examples(2)
-@given(training=trainings(rows=st.sampled_from([1, 2])), size=st.integers(3, 4))
-def test_idle_ranks_train_like_one_process(pool, topology, training, size):
-    more_ranks = replace(training, ranks=size, chunk_sizes=None)
-    check_same_training(pool, topology, more_ranks)
-
-
-@hooks.divide_examples(2)
-@given(
-    training=trainings(), calls=st.sampled_from([2, 1]), weight_decay=st.sampled_from([0.5, 0.0])
-)
-def test_gradients_accumulate_over_calls_and_steps(pool, topology, training, calls, weight_decay):
-    accumulating = replace(training, calls=calls, weight_decay=weight_decay, accumulates=True)
-    check_same_training(pool, topology, accumulating)
-
-
 @hooks.divide_examples(3)
-@given(
-    training=trainings(
-        layer_kinds=("linear", "batch_norm", "counter"), rows=st.sampled_from([8, 12])
-    ),
-    calls=st.sampled_from([1, 2]),
-)
-def test_rank_zero_has_the_buffers_of_one_process(pool, topology, training, calls):
-    check_same_training(pool, topology, replace(training, chunk_sizes=None, calls=calls))
+@given(module=STATEFUL, ranks=st.integers(1, 4), calls=st.sampled_from([1, 2]))
+def test_rank_zero_has_the_buffers_of_one_process(pool, topology, module, ranks, calls):
+    check_same_training(pool, topology, Training(module, ranks, rows=(8, 12), calls=calls))
