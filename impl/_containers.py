@@ -185,7 +185,7 @@ class SequenceBranch(Branch):
         for make in (kind, partial(tuple.__new__, kind)) if is_tuple else (self._copy, kind):
             try:
                 built = make(parts)
-                if len(built) == len(parts) and all(map(is_, built, parts)):
+                if all(one is other for one, other in zip(built, parts, strict=True)):
                     return built
             except MEMORY_ERRORS:
                 raise
@@ -194,6 +194,10 @@ class SequenceBranch(Branch):
         raise ValueError(f"no call of {kind.__name__} returns the members")
 
     def _copy(self, parts: tuple[Any, ...]) -> Any:
+        if isinstance(self.template, deque):  # `copy` calls its class.
+            built: Any = deque.__new__(type(self.template))
+            deque.__init__(built, parts, self.template.maxlen)
+            return built
         built = copy.copy(self.template)
         built.clear()
         built.extend(parts)

@@ -179,6 +179,20 @@ class ScaledList(UserList[Tensor]):
         super().__init__(member * factor for member in members)
 
 
+class Window(deque[Any]):
+    """A deque whose class takes its maximal length first."""
+
+    def __init__(self, maxlen: int, members: Iterable[Any]) -> None:
+        super().__init__(members, maxlen)
+
+
+class LongList(list):  # type: ignore[type-arg]  # members of any type
+    """A list that claims to be longer."""
+
+    def __len__(self) -> int:
+        return super().__len__() + 1
+
+
 class Point(NamedTuple):
     """The fields of `NamedPoint`."""
 
@@ -328,12 +342,14 @@ CARRY_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
     "tuple-of-two-arguments": lambda rows: Couple(rows, rows + 1),
     "counted-namedtuple": lambda rows: with_extras(CountedPoint(rows), rows),
     "deque": lambda rows: deque([rows], 3),
+    "window": lambda rows: Window(3, [rows]),
     "tuple-of-arguments": lambda rows: Vector(rows, rows + 1),
     "scaled-UserList": lambda rows: ScaledList([rows], 1),
 }
 #: Functions that return a container of rows, whose class scatter keeps.
 KEEP_CLASS: dict[str, Callable[[Tensor], Any]] = {
     "UserList": lambda rows: UserList([rows]),
+    "long-list": lambda rows: LongList([rows]),
     "scaled-namedtuple": lambda rows: ScaledPoint(rows, 1),
     "max": lambda rows: torch.return_types.max((rows, rows + 1)),
     "Size": lambda rows: [rows, torch.Size([3])],
