@@ -12,6 +12,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW
 import impl
 from impl import _replica_cache
 from impl_tests.extensions.kept_modules import UnversionedSGD, wrapped
+from impl_tests.helpers.modes import call_in_thread
 from spec_tests import checks
 from spec_tests.machine.processes import run_program
 
@@ -21,12 +22,6 @@ class Subclass(SGD):
 
     def step(self, closure=None):
         return super().step(closure)
-
-
-def step_in_another_thread(optimizer):
-    thread = threading.Thread(target=optimizer.step)
-    thread.start()
-    thread.join()
 
 
 def aliases(module):
@@ -39,7 +34,7 @@ KINDS = SGD, Adam, AdamW, Adagrad, Subclass, UnversionedSGD
 #: For each name of a step: the arguments of the test that it changes.
 STEPS = {
     **{kind.__name__: {"kind": kind} for kind in KINDS},
-    "thread": {"step": step_in_another_thread},
+    "thread": {"step": lambda optimizer: call_in_thread(optimizer.step)},
     "compiled": {"step": lambda optimizer: torch.compile(optimizer.step, backend="eager")()},
     "a tensor with the memory of a parameter": {"parameters_of": aliases},
 }

@@ -5,7 +5,6 @@ A change is *hidden* if no version counter, address or attribute shows it.
 
 import copy
 import pickle
-import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +25,7 @@ from torch.utils.dlpack import from_dlpack
 import impl
 from impl import _replica_pool
 from impl_tests.extensions.kept_modules import Scale
+from impl_tests.helpers.modes import call_in_thread
 from spec_tests import checks
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.strategies.changed_members import changes_members_specs
@@ -251,17 +251,6 @@ def _duplicate(state, duplicate):
         torch.testing.assert_close(copied(x), expected)
 
 
-def _forward_in_thread(state):
-    def run():
-        with torch.no_grad():
-            state.wrapper(x)
-
-    x = _rows(state)
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-
-
 def _convert(state):
     other = torch.float64 if state.net.base.bias.dtype == torch.float32 else torch.float32
     state.vector, state.stored = None, []
@@ -330,7 +319,7 @@ CHANGES = {
     "class": _other_class,
     "deepcopy": lambda state: _duplicate(state, copy.deepcopy),
     "pickle": lambda state: _duplicate(state, lambda each: pickle.loads(pickle.dumps(each))),
-    "thread": _forward_in_thread,
+    "thread": lambda state: call_in_thread(torch.no_grad()(state.wrapper), _rows(state)),
     "buffers": _change_buffers,
     "new buffers": _replace_buffers,
     "data of buffers": _write_buffers,
