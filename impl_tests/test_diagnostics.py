@@ -84,16 +84,10 @@ def test_other_frequent_errors_have_a_note(forward, text):
     assert text in caught.value.__notes__[-1]
 
 
-class CallsAttribute(nn.Module):
-    """A module that calls its attribute ``function``, which ``make`` makes of a layer."""
-
-    def __init__(self, make):
-        super().__init__()
-        self.layer = nn.Linear(2, 2)
-        self.function = make(self.layer)
-
-    def forward(self, x):
-        return self.function(x)
+def calls_held(make):
+    """Return a module that calls what ``make`` makes of its layer."""
+    layer = nn.Linear(2, 2)
+    return Calls(lambda module, x: module.held(x), layer=layer, held=make(layer))
 
 
 class Helper:
@@ -129,12 +123,12 @@ def method_with_a_closure(layer):
 def test_a_device_error_names_the_attribute_that_holds_the_original(topology, make):
     topology.require(distinct=2)
     devices = topology.take(2)
-    wrapper = impl.DataParallel(CallsAttribute(make).to(devices[0]), devices)
+    wrapper = impl.DataParallel(calls_held(make).to(devices[0]), devices)
     with pytest.raises(RuntimeError) as caught:
         wrapper(torch.ones(4, 2, device=devices[0]))
     (note,) = caught.value.__notes__
     assert note.startswith(
-        f"Attribute 'function' of the module holds Linear, which is not the copy on {devices[1]}"
+        f"Attribute 'held' of the module holds Linear, which is not the copy on {devices[1]}"
     )
     assert "types.MethodType" in note
 
@@ -177,7 +171,7 @@ def test_a_device_error_names_an_argument_that_is_a_module(topology):
     "make", [closure, method_with_a_closure, lambda layer: partial(closure(layer))]
 )
 def test_cpu_replicas_warn_once_of_a_closure_over_a_module_of_the_tree(make):
-    wrapper = impl.DataParallel(CallsAttribute(make), CPUS)
+    wrapper = impl.DataParallel(calls_held(make), CPUS)
     with pytest.warns(UserWarning, match=r"closure\.<locals>\.<lambda>.* refers to Linear"):
         wrapper(torch.ones(2, 2))
     wrapper(torch.ones(2, 2))  # A second warning would be an error.
@@ -245,6 +239,6 @@ def test_cpu_replicas_do_not_warn_of_objects_that_a_forward_does_not_call():
     "function", [torch.tanh, lambda x: x, closure(nn.functional.relu), nn.Linear(2, 2).forward]
 )
 def test_other_functions_stay_the_same_object_without_a_warning(function):
-    module = CallsAttribute(lambda layer: function)
+    module = calls_held(lambda layer: function)
     for replica in impl.replicate(module, CPUS, with_parameters=True):
-        assert replica.function is module.function
+        assert replica.held is module.held
