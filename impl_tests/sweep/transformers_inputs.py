@@ -122,7 +122,9 @@ def _candidates(name: str, config: Any, width: int) -> Iterator[Tensor]:
     elif name == "target_sizes":
         yield torch.full((ROWS, 2), 4)
     elif name.endswith("_ids") or name == "inputs":
-        yield from (torch.randint(3, 9, (ROWS, *shape)) for shape in ((8,), (8, count)))
+        yield from (
+            torch.randint(3, 9, (ROWS, *shape)) for shape in ((8,), (8, count), (8, count + 1))
+        )
         if name == "inputs":
             yield torch.randn(ROWS, 8, first_field(config, MAIN_WIDTH, 8))
     elif "codes" in name:

@@ -89,6 +89,7 @@ _CHANGED: Mapping[str, Mapping[str, Any]] = {
     "hunyuan_v1_dense": {"head_dim": 8},
     "hunyuan_v1_moe": {"head_dim": 8},
     "hunyuan_vl_text": {"head_dim": 8, **_SECTIONS},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "kosmos-2": {"latent_query_num": 8},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
     "lw_detr": {"projector_scale_factors": [1.0]},
@@ -97,6 +98,14 @@ _CHANGED: Mapping[str, Mapping[str, Any]] = {
     "moonshine_streaming": {"num_key_value_heads": 8},
     "nemotron": {"num_key_value_heads": 48},
     "qwen2_5_omni_text": {"rope_parameters": {**_ROPE, "mrope_section": [1, 1, 1]}},
+    "qwen4_exp_text": {
+        "indexer_n_heads": 4,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 64,
+        "indexer_budget": 8,
+        "indexer_compress_ratio": 2,
+    },
+    "sapiens2": {"pos_embed_rescale": None},
     "wavtokenizer_encoder": {"decoder_attention_num_groups": 16},
     "xmod": {"default_language": "en_XX"},
 }
