@@ -33,10 +33,11 @@ _HEAD = """\
 
 Up to 2.10.0 only the Python code of these releases was run: it runs
 [with PyTorch 2.13.0](README.md#older-releases) and calls its functions in C++. A clause that a
-release *gained* was violated, or named a missing function, in the release before. comm of 1.0.0
-takes devices as ordinals only, so most tests of comm fail on it. Releases 1.4.0 to 2.7.1
-ran only some clauses: another change between 1.0.0 and 2.10.0 may belong to any release between
-them. `data_parallel.complex` fails on 1.4.0 because of the map of CUDA's names, and
+release *gained* was violated, or named a missing function, in the release before. If the run of a
+release left a clause out, its flip may belong to a release between the two that are named.
+
+comm of 1.0.0 and 1.4.0 takes devices as ordinals only, so most tests of comm fail on them.
+DataParallel of 1.4.0 fails on one device because the map of CUDA's names refused its device.
 `is_namedtuple` of 1.13.1 and 2.0.1 fails because it warns that it is deprecated.
 
 `python -m reports.others.history` generates this page. `parallel-conformance clauses` prints the
