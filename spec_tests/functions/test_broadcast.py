@@ -6,6 +6,7 @@ from hypothesis import given
 
 from spec_tests import checks
 from spec_tests.checks.refusals import refused
+from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import ApplyCall, DistinctDevices, build
 from spec_tests.strategies.comm import dense
@@ -103,4 +104,5 @@ def test_device_without_index_is_the_current_one(target, topology):
     with torch.accelerator.device_index(topology.device(1).index):
         devices = [torch.device(topology.accelerator), topology.device(2).index]
         copies = target.functions.Broadcast.apply(devices, tensor)
-    checks.same([copy.device for copy in copies], topology.take([1, 2]))
+    expected = tuple(map(tensor.to, topology.take([1, 2])))
+    checks.same(snapshot(copies, {}), snapshot(expected, {}))

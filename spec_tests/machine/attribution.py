@@ -13,8 +13,9 @@ from spec_tests.machine.clauses import Clause
 #: The beginnings of the ids of clauses about several functions of their chapter.
 _OF_SEVERAL = (
     *("comm.devices", "comm.gather.undoes-scatter", "comm.generators", "comm.no-memory"),
-    *("comm.order", "functions.order", "functions.penalty", "divergences"),
+    *("comm.order", "functions.order", "functions.penalty", "functions.backward-on-own-device"),
     *("scatter_gather.gather-undoes-scatter", "parallel_apply.hazards.wrapped-twice"),
+    "divergences",
 )
 #: For each clause, the facts in which its tests fail, without the details in parentheses.
 _Facts = dict[str, set[Fact]]
