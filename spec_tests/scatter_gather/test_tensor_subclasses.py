@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests import checks
-from spec_tests.machine.clauses import clause
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
@@ -87,7 +87,6 @@ def test_masked_tensor_is_split_with_its_mask(target, topology, spec, slots):
 
 
 @clause("scatter_gather.scatter.nested-tensors")
-@clause("scatter_gather.scatter.masked-tensors")
 @given(nested=jagged_specs(), slots=device_slots())
 def test_nested_masked_and_plain_tensors_are_split_in_one_call(target, topology, nested, slots):
     count = len(nested)
@@ -104,9 +103,13 @@ def test_nested_masked_and_plain_tensors_are_split_in_one_call(target, topology,
     )
 
 
-@clause("scatter_gather.scatter.nested-tensors")
-@clause("scatter_gather.scatter.masked-tensors")
-@pytest.mark.parametrize("spec", [Jagged((1, 2, 3, 4)), Masked(4)], ids=repr)
+@cases(
+    "spec",
+    {
+        "scatter_gather.scatter.nested-tensors": [Jagged((1, 2, 3, 4))],
+        "scatter_gather.scatter.masked-tensors": [Masked(4)],
+    },
+)
 @given(rows=st.integers(1, 8))
 def test_entries_of_devices_without_a_batch_chunk_are_dropped(target, topology, spec, rows):
     batch = torch.arange(rows).to(topology.device(0))
@@ -117,9 +120,13 @@ def test_entries_of_devices_without_a_batch_chunk_are_dropped(target, topology, 
     checks.same([entries(chunk) for _, chunk in found], expected, rows)
 
 
-@clause("scatter_gather.scatter.nested-tensors")
-@clause("scatter_gather.scatter.masked-tensors")
-@pytest.mark.parametrize("spec", [Jagged((1, 2, 3)), Masked(3)], ids=repr)
+@cases(
+    "spec",
+    {
+        "scatter_gather.scatter.nested-tensors": [Jagged((1, 2, 3))],
+        "scatter_gather.scatter.masked-tensors": [Masked(3)],
+    },
+)
 def test_nested_and_masked_tensors_are_split_along_the_last_dim(target, topology, spec):
     whole = spec.build(topology)
     found = target.scatter_gather.scatter(whole, topology.take(2), -1)
