@@ -31,7 +31,8 @@ def test_former_parameters_lists_the_copies_by_name(target, topology, spec, slot
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
     pairs = [former_parameters(replica, module) for replica in replicas]
-    checks.same([found for found, _ in pairs], [expected for _, expected in pairs], spec)
+    found, expected = ([*each] for each in zip(*pairs, strict=True))
+    checks.same(found, expected, spec, place="former_parameters")
 
 
 @clause("replicate.parameters.copies")
