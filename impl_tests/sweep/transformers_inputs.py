@@ -44,7 +44,10 @@ def find_inputs(module: nn.Module, config: Any) -> dict[str, Tensor]:
     others = [
         name
         for name in parameters
-        if re.search("features_mask|position_mask|target_sizes|^encoder_hidden_states", name)
+        if re.search(
+            "features_mask|(position|image_attention)_mask|target_sizes|^encoder_hidden_states",
+            name,
+        )
     ]
     linear = next((each for each in module.modules() if isinstance(each, nn.Linear)), None)
     width = linear.in_features if linear else 0
@@ -164,7 +167,11 @@ def _shapes(name: str, config: Any, width: int) -> Iterator[tuple[int, ...]]:
         yield (length, first_field(config, ("num_input_channels",), 1))
         yield (length + 7, features) if "features" in name else (length + 7,)
     elif "mask" in name:
-        yield (64,) if "features" in name or "mel" in name else (8,)
+        yield (
+            (64,)
+            if "features" in name or "mel" in name
+            else (8, 1)[: 1 + ("image_attention" in name)]
+        )
     elif name.endswith(("embeds", "hidden_states", "latents")):
         names = (*MAIN_WIDTH, "hidden_sizes", "input_size")
         size = first_field(
