@@ -24,7 +24,7 @@ from ._wrapped_module import method_of
 from .parallel_apply import format_device
 
 #: The time between two samples of the module, in seconds, while batches are computed.
-SAMPLE_INTERVAL = 0.2
+SAMPLE_INTERVAL = 0.1
 #: The reason why the replicas cannot wait for each other.
 _OBSTACLE = "in DataParallel.map: call eval() before"
 

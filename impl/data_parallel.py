@@ -243,7 +243,7 @@ class DataParallel(Wrapper[T]):
             them was taken, or later. So a change of the module between two outputs, such as a
             step of an optimizer, applies to all batches that are taken afterwards. The samples of
             elements (see :meth:`hold`) are compared if no other batch is in flight, else every
-            200 ms, and at the end; so are the names of attributes, hooks without a handle, the
+            100 ms, and at the end; so are the names of attributes, hooks without a handle, the
             first attribute of a tensor, and changes that forwards make to their replicas.
         """
         limit = 2 * max(1, len(self.device_ids))

@@ -339,9 +339,11 @@ IN_FLIGHT = {"map": 1, "map ahead": 4}
 MODES = ("hold", *IN_FLIGHT, "frozen", "frozen in training", "frozen in hold")
 
 
-def has_hidden_change(sequence):
-    # To merge and to take it back is hidden: only the roundings of the weight remain.
-    return not _HIDDEN.isdisjoint(sequence) or sequence.count("merge") > 1
+def has_hidden_change(sequence, mode):
+    # To merge and to take it back is hidden: only the roundings of the weight remain. Without
+    # samples, a merge may have come before a batch that was begun earlier.
+    is_sampled = mode != "map ahead"
+    return not _HIDDEN.isdisjoint(sequence) or sequence.count("merge") > is_sampled
 
 
 def sequences():
@@ -388,7 +390,9 @@ def run(sequence, mode):
         return next(each for each in outputs if taken.pop(0) == len(changes))
 
     in_flight = IN_FLIGHT.get(mode)
-    outputs = state.wrapper.map(batches(), in_flight=in_flight) if in_flight else None
+    outputs = None
+    if in_flight is not None:  # A change may make a batch in flight fail: its output is dropped.
+        outputs = state.wrapper.map(batches(), in_flight=in_flight, return_exceptions=True)
     held = "hold" in mode or outputs is not None
     try:
         with (
@@ -416,6 +420,8 @@ def run(sequence, mode):
         if "may be those of old values" not in str(error):
             raise
         return True
+    if mode == "map ahead" and has_hidden_change(sequence, mode):
+        return True  # A change that is detected before a sample hides an earlier one.
     torch.testing.assert_close(found, expected)
     return False
 
@@ -427,13 +433,13 @@ def run(sequence, mode):
 @example(sequence=[INFERENCE, "writes", "writes", "writes", None])  # Then compute gradients.
 @example(sequence=["replace child", "train", "adapt", None])  # No version increases.
 def test_outputs_are_those_of_the_module_or_an_error_is_raised(mode, sequence):
-    assert not run(sequence, mode) or has_hidden_change(sequence)
+    assert not run(sequence, mode) or has_hidden_change(sequence, mode)
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_outputs_after_one_change_are_those_of_the_module_or_an_error_is_raised(change):
     for mode in MODES:
-        assert not run([change, None], mode) or has_hidden_change([change]), mode
+        assert not run([change, None], mode) or has_hidden_change([change], mode), mode
 
 
 CHANGING = changes_members_specs()
