@@ -102,6 +102,7 @@ class State:
     wrapper: Any
     vector: Tensor | None = None
     stored: list[Tensor] = field(default_factory=list)
+    changes: int = 0
 
     @property
     def net(self):
@@ -368,6 +369,25 @@ def _with_gradient(call, x):
     return [y.detach(), *torch.autograd.grad(y.square().sum(), x)]
 
 
+class Outputs:
+    """The outputs of `map`, without those of batches that were taken before a change."""
+
+    def __init__(self, state, in_flight):
+        self._state, self._taken = state, []
+        # A change may make a batch in flight fail. Its output is dropped.
+        self.found = state.wrapper.map(
+            self._batches(), in_flight=in_flight, return_exceptions=True
+        )
+
+    def _batches(self):
+        while True:
+            self._taken.append(self._state.changes)
+            yield _rows(self._state)
+
+    def __call__(self, _):
+        return next(each for each in self.found if self._taken.pop(0) == self._state.changes)
+
+
 def run(sequence, mode):
     """Run ``sequence``, and compare the rows. Return whether it has ended in an error instead."""
     torch.manual_seed(0)
@@ -376,23 +396,7 @@ def run(sequence, mode):
     state = State(impl.DataParallel(net, ["cpu"] * 2, cache_frozen_parameters=is_frozen))
     found: list[Tensor] = []
     expected: list[Tensor] = []
-
-    changes: list[str] = []
-    taken: list[int] = []  # For each batch in flight: the number of changes before.
-
-    def batches():
-        while True:
-            taken.append(len(changes))
-            yield _rows(state)
-
-    def next_output(_):
-        """Return the output of a batch that was taken after the last change."""
-        return next(each for each in outputs if taken.pop(0) == len(changes))
-
-    in_flight = IN_FLIGHT.get(mode)
-    outputs = None
-    if in_flight is not None:  # A change may make a batch in flight fail: its output is dropped.
-        outputs = state.wrapper.map(batches(), in_flight=in_flight, return_exceptions=True)
+    outputs = Outputs(state, IN_FLIGHT[mode]) if mode in IN_FLIGHT else None
     held = "hold" in mode or outputs is not None
     try:
         with (
@@ -406,16 +410,16 @@ def run(sequence, mode):
                     if outputs is None or change not in _OF_CHUNKS:
                         with torch.no_grad():
                             CHANGES[change](state)
-                        changes.append(change)
+                        state.changes += 1
                     continue
                 fresh = _fresh(state.net)
-                call = state.wrapper if outputs is None else next_output
+                call = outputs or state.wrapper
                 inference = change == INFERENCE and mode in ("hold", "frozen", "frozen in hold")
                 with torch.inference_mode() if inference else nullcontext():
                     expected += _with_gradient(fresh, _rows(state))
                     found += _with_gradient(call, _rows(state))
             if outputs is not None:
-                outputs.close()
+                outputs.found.close()
     except RuntimeError as error:
         if "may be those of old values" not in str(error):
             raise
