@@ -2,9 +2,10 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from dis import get_instructions
 from functools import partial
 from itertools import chain
-from types import FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -183,8 +184,19 @@ def _members(value: Any) -> Iterator[Any]:
     elif isinstance(value, partial):
         yield from (value.func, *value.args)
     elif isinstance(value, FunctionType):
-        found = map(value.__globals__.get, value.__code__.co_names)
-        yield from (each for each in found if isinstance(each, (nn.Module, MethodType, partial)))
+        yield from _global_members(value.__code__, value.__globals__)
+
+
+def _global_members(code: CodeType, names: dict[str, Any]) -> Iterator[Any]:
+    """Yield the modules, methods and partials in the global variables that ``code`` reads."""
+    kinds = (nn.Module, MethodType, partial)
+    found = [name for name in code.co_names if isinstance(names.get(name), kinds)]
+    if found:  # Attributes may have the same names.
+        read = {each.argval for each in get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+        yield from (names[name] for name in found if name in read)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):  # A generator or an inner function.
+            yield from _global_members(constant, names)
 
 
 def _members_of_class(kind: type) -> Iterator[Any]:

@@ -516,6 +516,17 @@ class Global(nn.Module):
         return CROSS_ENTROPY(*values)
 
 
+class Namesake(nn.Module):
+    """A criterion with an attribute that has the name of a global variable."""
+
+    def __init__(self):
+        super().__init__()
+        self.CROSS_ENTROPY = nn.MultiMarginLoss()
+
+    def forward(self, *values):
+        return self.CROSS_ENTROPY(*values)
+
+
 class Slotted:
     """A criterion that has another one in a slot."""
 
@@ -573,6 +584,10 @@ OPAQUE = {
         lambda *values: CROSS_ENTROPY(*values),
         "ignore_index of CrossEntropyLoss",
     ),
+    "global variable of a generator": (
+        lambda *values: sum(CROSS_ENTROPY(*values) for _ in range(2)),
+        "ignore_index of CrossEntropyLoss",
+    ),
     "wrapped function": (doubled, "the ignore_index of cross_entropy"),
     "weight": (Weighted(), "the weight of Weighted"),
     "sum": (Caller(nn.MSELoss(reduction="sum")), "MSELoss with the reduction 'sum'"),
@@ -593,6 +608,11 @@ def test_mean_over_rows_weights_by_rows():
         nn.Identity(), Holder(), ["cpu"] * 2, chunk_sizes=[1, 3], mean_over="rows"
     )
     checks.same(wrapper(X, target=LABELS), CROSS_ENTROPY(X, LABELS), tolerance=checks.LAYER)
+
+
+def test_an_attribute_is_no_global_variable_of_the_same_name():
+    wrapper = impl.DataParallelWithLoss(nn.Identity(), Namesake(), ["cpu"] * 2)
+    checks.same(wrapper(X, target=LABELS), Namesake()(X, LABELS), tolerance=checks.LAYER)
 
 
 UNEVEN = r"an output or target has \[20, 10\] elements for \[2, 2\] rows in the replicas"
