@@ -37,8 +37,10 @@ KINDS = (
 ORDERS = ("fan", "FaN", "fflo", "FFol", "fAa", "FfLaN", "nnn")
 _RESULTS = {"l": (-1, None), "o": (0, 1), "a": (0, None)}
 #: The tolerance for each dtype of a network, whose gradients may be summed in another order. Terms
-#: of gradients are up to about 100, which float16 rounds by 2**-11 of their size.
-TOLERANCES = {torch.float64: 1e-8, torch.float32: checks.LAYER, torch.float16: 1e-1}
+#: of gradients are up to about 100, which float16 rounds by 2**-11 of their size. Batch norm of
+#: nearly equal rows divides by the root of its eps, 0.003, so it multiplies the roundings of a
+#: layer, 2e-6 in float32, by up to 316.
+TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 1e-1}
 
 
 def step(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
