@@ -23,7 +23,7 @@ from ._threads import PendingCall, start_call
 from ._wrapped_module import method_of
 from .parallel_apply import format_device
 
-#: The time between two samples of the module, in seconds, while batches are computed.
+#: The time between two checks of the whole state, in seconds, while batches are computed.
 SAMPLE_INTERVAL = 0.1
 #: The reason why the replicas cannot wait for each other.
 _OBSTACLE = "in DataParallel.map: call eval() before"
@@ -116,7 +116,7 @@ class ReplicaPool:
     def accepts(self, limit: int) -> bool:
         """Return whether to take batches, until there are ``limit``.
 
-        To take several at a time is faster, because the module is compared each time.
+        To take several at a time is faster, because the module is checked each time.
         """
         num_free = limit - len(self)
         return 2 * num_free >= limit or (num_free > 0 and not self._waiting)
