@@ -13,6 +13,7 @@ from typing import NamedTuple
 from reports.publishing.publish import REPORTS
 from spec_tests.failure import SUITE
 from spec_tests.machine import clauses
+from spec_tests.machine.verdicts import NOT_DECIDED
 from spec_tests.reporting.runs import REFERENCE, Run, load
 
 HERE = Path(__file__).parent
@@ -37,7 +38,6 @@ release *gained* was violated, or named a missing function, in the release befor
 release left a clause out, its flip may belong to a release between the two that are named.
 
 comm of 1.0.0 and 1.4.0 takes devices as ordinals only, so most tests of comm fail on them.
-DataParallel of 1.4.0 fails on one device because the map of CUDA's names refused its device.
 `is_namedtuple` of 1.13.1 and 2.0.1 fails because it warns that it is deprecated.
 
 `python -m reports.others.history` generates this page. `parallel-conformance clauses` prints the
@@ -66,7 +66,7 @@ class Fix(NamedTuple):
 
 
 def releases(folder: Path = REPORTS) -> dict[str, Mapping[str, bool]]:
-    """Return, for each release in order, whether it passes each decided clause."""
+    """Return, for each release in order, whether it passes each clause that was run."""
     found: dict[str, Mapping[str, bool]] = {}
     for run in load(folder):
         name, _, version = str(run.about["target"]).partition(" ")
@@ -76,13 +76,14 @@ def releases(folder: Path = REPORTS) -> dict[str, Mapping[str, bool]]:
 
 
 def _passed(run: Run, *, old: bool) -> dict[str, bool]:
+    # A clause whose tests fail in facts of other clauses does not pass, either.
     known = clauses.load()
     return {
-        name: verdict == "pass"
-        for name, verdict in run.verdicts.items()
+        name: each.verdict == "pass"
+        for name, each in run.evidence.items()
         if name in known
         and known[name].is_about_target
-        and verdict != "not-run"
+        and (each.verdict != "not-run" or each.reason == NOT_DECIDED)
         and not (old and name in DISTURBED)
     }
 
