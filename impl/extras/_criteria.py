@@ -1,29 +1,19 @@
 """What a criterion says about its reduction, and about the number by which its mean divides."""
 
 import copy
-from collections.abc import Callable, Iterator
-from dis import get_instructions
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import MethodType
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules import loss
 
-from .._attributes import slots_of
 from .._torch_private import compiled_function, compiled_module, module_has_hooks
 
 Criterion = Callable[[Any, Any], Tensor]
-
-#: The largest number of objects of a criterion that are searched.
-_MOST_OBJECTS = 10_000
-#: Objects that hold no options of a loss. The parameters of a module are not searched.
-_NOT_SEARCHED = (type(None), type, ModuleType, Tensor, str, bytes, int, float)
-#: The attributes of every module, which are no options.
-_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
-_TRACED = (torch.jit.ScriptModule, torch.jit.ScriptFunction, fx.GraphModule)
 
 
 class _Source(NamedTuple):
@@ -117,117 +107,21 @@ def losses_and_weights(criterion: Criterion, output: Any, target: Tensor) -> tup
 def check_mean(criterion: Criterion) -> None:
     """Raise ValueError if the mean of ``criterion`` may divide by another number than rows.
 
-    :func:`counts_targets` is false for ``criterion``. Its attributes, submodules, arguments of
-    partials, default arguments, and variables of closures are searched.
+    :func:`counts_targets` is false for ``criterion``. The means of PyTorch's other losses divide
+    by rows, or by the elements of rows.
     """
-    for each in _search(criterion):
-        found = _dependence(each)
-        if found is not None:
-            source = _find_source(criterion).function
-            name = getattr(source, "__name__", type(source).__name__)
-            raise ValueError(
-                f"the mean of {name} may not be one over rows: it uses {found}. Pass "
-                "mean_over='rows', or as mean_over a function of output and target that returns "
-                "the number by which the criterion divides; or let the criterion return sums, "
-                "with reduction='sum'"
-            )
-
-
-def _dependence(value: Any) -> str | None:
-    """Return the part of ``value`` on which a mean may depend, if there is one."""
-    owner = getattr(value, "__name__", type(value).__name__)
-    if isinstance(value, _TRACED):
-        return f"{owner}, which is scripted or traced"
-    options = dict(_options(value))
-    if options.get("ignore_index", getattr(type(value), "ignore_index", None)) is not None:
-        return f"the ignore_index of {owner}"
-    weight = options.get("weight")
-    if isinstance(weight, Tensor) and weight.numel() > 1 and not _is_of_torch(value):
-        return f"the weight of {owner}"
-    if options.get("reduction") == "sum" or options.get("size_average") is False:
-        return f"{owner} with the reduction 'sum'"
-    return None
-
-
-def _is_of_torch(value: Any) -> bool:
-    """Return whether ``value`` is a layer or a function of ``torch.nn``, or a partial of one."""
-    function = value.func if isinstance(value, partial) else value
-    # The attribute of a built-in function is None.
-    return str(getattr(function, "__module__", None)).startswith("torch.nn")
-
-
-def _search(root: Any) -> Iterator[Any]:
-    """Yield ``root`` and the objects to which it refers directly or indirectly."""
-    seen: dict[int, Any] = {}
-    pending = [root]
-    while pending and len(seen) < _MOST_OBJECTS:
-        value = pending.pop()
-        if id(value) not in seen:
-            seen[id(value)] = value
-            yield value
-            pending += [each for each in _members(value) if not isinstance(each, _NOT_SEARCHED)]
-
-
-def _members(value: Any) -> Iterator[Any]:
-    """Yield the objects to which ``value`` refers."""
-    if isinstance(value, (list, tuple, set, frozenset)):
-        yield from value
-    elif isinstance(value, MethodType):
-        yield from (value.__self__, value.__func__)
-        if isinstance(value.__self__, type):
-            yield from _members_of_class(value.__self__)
-    elif not (isinstance(value, nn.Module) and _is_of_torch(value)):
-        yield from (each for _, each in _options(value))
-        yield from _members_of_class(type(value))
-    if isinstance(value, nn.Module):
-        yield from value._modules.values()
-    elif isinstance(value, partial):
-        yield from (value.func, *value.args)
-    elif isinstance(value, FunctionType):
-        yield from _global_members(value.__code__, value.__globals__)
-
-
-def _global_members(code: CodeType, names: dict[str, Any]) -> Iterator[Any]:
-    """Yield the modules, methods and partials in the global variables that ``code`` reads."""
-    kinds = (nn.Module, MethodType, partial)
-    found = [name for name in code.co_names if isinstance(names.get(name), kinds)]
-    if found:  # Attributes may have the same names.
-        read = {each.argval for each in get_instructions(code) if each.opname == "LOAD_GLOBAL"}
-        yield from (names[name] for name in found if name in read)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):  # A generator or an inner function.
-            yield from _global_members(constant, names)
-
-
-def _members_of_class(kind: type) -> Iterator[Any]:
-    """Yield the losses, and the functions that compute a loss, of a class of criteria."""
-    for base in kind.__mro__:
-        if not _is_of_torch(base):
-            members = vars(base)
-            yield from (each for each in members.values() if isinstance(each, nn.Module | partial))
-            yield from (members.get(name) for name in ("forward", "__call__"))
-
-
-def _options(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the named values of a function, partial, dictionary or object with attributes."""
-    if isinstance(value, FunctionType):
-        code, defaults = value.__code__, value.__defaults__ or ()
-        first = code.co_argcount - len(defaults)
-        yield from zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
-        yield from (value.__kwdefaults__ or {}).items()
-        for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
-            try:
-                yield name, cell.cell_contents
-            except ValueError:  # The variable has no value yet.
-                continue
-    elif isinstance(value, partial):
-        yield from value.keywords.items()
-    elif isinstance(value, dict):
-        yield from value.items()
-    elif isinstance(value, nn.Module):
-        yield from value._buffers.items()
-        names = vars(value).keys() - _OF_EVERY_MODULE
-        yield from ((name, vars(value)[name]) for name in names)
+    function = _find_source(criterion).function
+    if isinstance(function, nn.Module):
+        code = None if "forward" in vars(function) else getattr(type(function), "forward", None)
+    else:
+        code = function
+    variables = getattr(code, "__globals__", None)
+    is_loss_of_torch = variables is vars(loss) or variables is vars(functional)
+    if is_loss_of_torch and not hasattr(function, "ignore_index"):
         return
-    yield from getattr(value, "__dict__", {}).items()
-    yield from slots_of(value)
+    name = getattr(function, "__name__", type(function).__name__)
+    raise ValueError(
+        f"the mean of {name} may not be one over rows: it is no loss of PyTorch, or it has hooks. "
+        "Pass mean_over='rows', or as mean_over a function of output and target that returns the "
+        "number by which the criterion divides; or let it return sums, with reduction='sum'"
+    )

@@ -36,9 +36,8 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
     value averages them. The old ``size_average`` and ``reduce`` are read, too. All are read in
     each forward. Means are weighted by the rows of the chunks; those of ``nn.CrossEntropyLoss``,
     ``nn.NLLLoss`` and their functions by the class weights of the targets that are not
-    ``ignore_index``. ``mean_over`` says how those of another criterion are weighted. A forward
-    raises an error if it is needed, as far as the attributes, submodules and variables of the
-    criterion show this. A function that hides what it divides by is trusted.
+    ``ignore_index``. ``mean_over`` says how those of a criterion that is not PyTorch's are
+    weighted.
 
     Args:
         module: The module.
@@ -51,7 +50,8 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         reduction: The reduction of a criterion that has none.
         mean_over: The number by which the mean of a criterion divides: ``"rows"`` for the rows of
             the chunk, or a function of output and target that returns it for the chunk, such as
-            ``lambda output, target: (target != 255).sum()``. None for the rules above.
+            ``lambda output, target: (target != 255).sum()``. None for the rules above. The mean of
+            a criterion that is not PyTorch's needs one of them.
         options: The other arguments of :class:`DataParallel`.
 
     Attributes:
@@ -119,11 +119,10 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         Raises:
             ValueError: Tensors that are split have different numbers of rows. The criterion has
                 not returned one number, and the reduction is not ``"none"``; or it has, and the
-                reduction is ``"none"``. Or a mean cannot be weighted: the criterion holds another
-                one that ignores targets, weights classes or returns sums, or is scripted or
-                traced; the replicas have different numbers of elements for each row, as for
-                packed sequences; or a subclass overrides :meth:`scatter` and no argument has a
-                tensor.
+                reduction is ``"none"``. Or a mean cannot be weighted: the criterion is not
+                PyTorch's, and there is no ``mean_over``; the replicas have different numbers of
+                elements for each row, as for packed sequences; or a subclass overrides
+                :meth:`scatter` and no argument has a tensor.
             TypeError: The criterion has not returned a tensor.
             Exception: See :meth:`DataParallel.forward`.
         """

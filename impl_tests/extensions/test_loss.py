@@ -161,6 +161,7 @@ def test_loss_and_gradients_of_containers(
         FORMS[target_form].write(torch.rand(rows, CLASSES)),
         set_reduction(reduction),
         chunk_sizes=weights if many else None,
+        mean_over="rows",
     )
 
 
@@ -305,7 +306,7 @@ def test_criteria_may_be_compiled(kind):
 def test_means_without_a_tensor_in_the_target_count_rows_of_the_input(topology, labels):
     x = torch.tensor([1.0, 2.0, 6.0], device=topology.device(0))
     wrapper = impl.DataParallelWithLoss(
-        nn.Identity(), lambda output, target: output.mean(), topology.take(2)
+        nn.Identity(), lambda output, target: output.mean(), topology.take(2), mean_over="rows"
     )
     checks.same(wrapper(x, target=labels), x.mean())
 
@@ -430,7 +431,7 @@ def test_a_subclass_may_split_the_batch_in_another_way():
             )
 
     x = torch.tensor([1.0, 2.0, 3.0, 4.0, 10.0])
-    wrapper = Reversed(nn.Identity(), lambda output, _: output.mean(), ["cpu"] * 2)
+    wrapper = Reversed(nn.Identity(), mean_of, ["cpu"] * 2, mean_over="rows")
     checks.same(wrapper(x, target=None), x.mean())
 
 
@@ -463,21 +464,9 @@ def mean_of(output, _):
     return output.mean()
 
 
-def user_loss(output, target, ignore_index=IGNORED, weight=None):
-    return functional.cross_entropy(output, target, weight, ignore_index=ignore_index)
-
-
-def with_variable(ignore_index):
-    return lambda *values: functional.cross_entropy(*values, ignore_index=ignore_index)
-
-
-def with_criterion(criterion):
-    return lambda *values: criterion(*values)
-
-
-@wraps(functional.cross_entropy)
+@wraps(functional.mse_loss)
 def doubled(*values):
-    return 2 * functional.cross_entropy(*values)
+    return 2 * functional.mse_loss(*values)
 
 
 def scripted(module):
@@ -485,121 +474,28 @@ def scripted(module):
         return torch.jit.script(module)
 
 
-class Weighted(nn.Module):
-    """A criterion with weights of classes."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("weight", torch.ones(CLASSES))
-
-    def forward(self, output, target):
-        return functional.cross_entropy(output, target, self.weight)
-
-
-class InClass(nn.Module):
-    """A criterion that is an attribute of its class."""
-
-    criterion = nn.NLLLoss()
-
-    @classmethod
-    def compute(cls, *values):
-        return cls.criterion(*values)
-
-    def forward(self, *values):
-        return self.criterion(*values)
-
-
-class Global(nn.Module):
-    """A criterion that calls a global one."""
-
-    def forward(self, *values):
-        return CROSS_ENTROPY(*values)
-
-
-class Namesake(nn.Module):
-    """A criterion with an attribute that has the name of a global variable."""
-
-    def __init__(self):
-        super().__init__()
-        self.CROSS_ENTROPY = nn.MultiMarginLoss()
-
-    def forward(self, *values):
-        return self.CROSS_ENTROPY(*values)
-
-
-class Slotted:
-    """A criterion that has another one in a slot."""
-
-    __slots__ = ("__criterion",)
-
-    def __init__(self, criterion):
-        self.__criterion = criterion
-
-    def __call__(self, *values):
-        return self.__criterion(*values)
-
-
-class Caller:
-    """A criterion that is no module, and has others in a list."""
-
-    def __init__(self, criterion):
-        self.criteria = [criterion]
-
-    def __call__(self, *values):
-        return self.criteria[0](*values)
-
-    def loss(self, *values):
-        return self(*values)
-
-
 X = torch.rand(4, 5)
 LABELS = torch.arange(4)
-CROSS_ENTROPY = nn.CrossEntropyLoss()
-#: Criteria whose means may divide by another number than rows, and the part of the error.
-OPAQUE = {
-    "own forward": (Focal(), "the ignore_index of Focal"),
-    "replaced forward": (with_forward(nn.CrossEntropyLoss()), "ignore_index of CrossEntropyLoss"),
-    "hooks": (with_hook(nn.NLLLoss()), "the ignore_index of NLLLoss"),
-    "hooks of a partial": (partial(with_hook(nn.NLLLoss())), "the ignore_index of NLLLoss"),
-    "held": (Holder(), "the mean of Holder .* the ignore_index of CrossEntropyLoss"),
-    "method of a holder": (Holder().forward, "the ignore_index of CrossEntropyLoss"),
-    "object": (
-        Caller(CROSS_ENTROPY),
-        "the mean of Caller .* the ignore_index of CrossEntropyLoss",
-    ),
-    "keywords in a dictionary": (
-        Caller({"ignore_index": 255, "function": torch.tanh}),
-        "the ignore_index of dict",
-    ),
-    "slot": (Slotted(CROSS_ENTROPY), "the ignore_index of CrossEntropyLoss"),
-    "attribute of a class": (InClass(), "the ignore_index of NLLLoss"),
-    "method of a class": (InClass.compute, "the ignore_index of NLLLoss"),
-    "global variable of a method": (Global(), "the ignore_index of CrossEntropyLoss"),
-    "method of an object": (Caller(CROSS_ENTROPY).loss, "the ignore_index of CrossEntropyLoss"),
-    "default argument": (user_loss, "the ignore_index of user_loss"),
-    "keyword": (partial(user_loss, weight=torch.ones(CLASSES)), "user_loss"),
-    "variable": (with_variable(3), "the ignore_index of <lambda>"),
-    "module in a variable": (with_criterion(CROSS_ENTROPY), "ignore_index of CrossEntropyLoss"),
-    "global variable": (
-        lambda *values: CROSS_ENTROPY(*values),
-        "ignore_index of CrossEntropyLoss",
-    ),
-    "global variable of a generator": (
-        lambda *values: sum(CROSS_ENTROPY(*values) for _ in range(2)),
-        "ignore_index of CrossEntropyLoss",
-    ),
-    "wrapped function": (doubled, "the ignore_index of cross_entropy"),
-    "weight": (Weighted(), "the weight of Weighted"),
-    "sum": (Caller(nn.MSELoss(reduction="sum")), "MSELoss with the reduction 'sum'"),
-    "traced": (torch.fx.symbolic_trace(nn.CrossEntropyLoss()), "scripted or traced"),
-    "scripted": (scripted(nn.MSELoss()), "RecursiveScriptModule, which is scripted"),
+#: Criteria whose means may divide by another number than rows, with their names in the error.
+OTHERS = {
+    "own forward": (Focal(), "Focal"),
+    "replaced forward": (with_forward(nn.MSELoss()), "MSELoss"),
+    "hooks": (with_hook(nn.NLLLoss()), "NLLLoss"),
+    "hooks of a partial": (partial(with_hook(nn.NLLLoss())), "NLLLoss"),
+    "module": (Holder(), "Holder"),
+    "method": (Holder().forward, "Holder"),
+    "function": (mean_of, "mean_of"),
+    "positional argument of a partial": (partial(functional.mse_loss, X), "partial"),
+    "wrapped function": (doubled, "mse_loss"),
+    "traced": (torch.fx.symbolic_trace(nn.MSELoss()), "MSELoss"),
+    "scripted": (scripted(nn.MSELoss()), "RecursiveScriptModule"),
 }
 
 
-@pytest.mark.parametrize(("criterion", "text"), OPAQUE.values(), ids=OPAQUE)
-def test_a_mean_that_may_not_be_one_over_rows_is_refused(criterion, text):
+@pytest.mark.parametrize(("criterion", "name"), OTHERS.values(), ids=OTHERS)
+def test_a_mean_that_may_not_be_one_over_rows_is_refused(criterion, name):
     wrapper = impl.DataParallelWithLoss(nn.Identity(), criterion, ["cpu"] * 2)
-    with pytest.raises(ValueError, match=f"{text}.* Pass mean_over='rows'"):
+    with pytest.raises(ValueError, match=f"the mean of {name} may not.* Pass mean_over='rows'"):
         wrapper(X, target=LABELS)
 
 
@@ -607,45 +503,33 @@ def test_mean_over_rows_weights_by_rows():
     wrapper = impl.DataParallelWithLoss(
         nn.Identity(), Holder(), ["cpu"] * 2, chunk_sizes=[1, 3], mean_over="rows"
     )
-    checks.same(wrapper(X, target=LABELS), CROSS_ENTROPY(X, LABELS), tolerance=checks.LAYER)
+    expected = functional.cross_entropy(X, LABELS)
+    checks.same(wrapper(X, target=LABELS), expected, tolerance=checks.LAYER)
 
 
-def test_an_attribute_is_no_global_variable_of_the_same_name():
-    wrapper = impl.DataParallelWithLoss(nn.Identity(), Namesake(), ["cpu"] * 2)
-    checks.same(wrapper(X, target=LABELS), Namesake()(X, LABELS), tolerance=checks.LAYER)
-
-
-UNEVEN = r"an output or target has \[20, 10\] elements for \[2, 2\] rows in the replicas"
-#: The module, the criterion, the input, the target and the error.
+#: The criterion, the target and the error.
 REFUSALS = {
-    "several numbers": (None, lambda output, _: output, X, X, r"shape \(2, 5\).*'mean' needs one"),
-    "one number": (None, Average(reduction="none"), X, X, "one number, and the reduction 'none'"),
-    "no tensor": (None, lambda *_: 0.5, X, X, "must return a tensor, not float"),
-    "rows": (None, mean_of, X, X[:3], r"args\[0\] has 4 rows, and target has 3"),
-    "rows in fields": (None, mean_of, X, Fields(X[:2]), r"4 rows, and target.value has 2"),
-    "steps": (
-        Calls(lambda _, sequences: sequences.data),
-        mean_of,
-        pack_sequence([torch.ones(n, 5) for n in (2, 2, 1, 1)]),
-        None,
-        UNEVEN,
-    ),
-    "packed target": (
-        None,
-        mean_of,
-        X,
-        pack_sequence([torch.ones(n, 5) for n in (2, 2, 1, 1)]),
-        UNEVEN,
-    ),
+    "several numbers": (lambda output, _: output, X, r"shape \(2, 5\).*'mean' needs one"),
+    "one number": (Average(reduction="none"), X, "one number, and the reduction 'none'"),
+    "no tensor": (lambda *_: 0.5, X, "must return a tensor, not float"),
+    "rows": (mean_of, X[:3], r"args\[0\] has 4 rows, and target has 3"),
+    "rows in fields": (mean_of, Fields(X[:2]), r"4 rows, and target.value has 2"),
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
-def test_a_mean_that_would_be_wrong_is_refused(case):
-    module, criterion, x, target, text = REFUSALS[case]
-    wrapper = impl.DataParallelWithLoss(module or nn.Identity(), criterion, ["cpu"] * 2)
+@pytest.mark.parametrize(("criterion", "target", "text"), REFUSALS.values(), ids=REFUSALS)
+def test_a_loss_that_cannot_be_reduced_is_refused(criterion, target, text):
+    wrapper = impl.DataParallelWithLoss(nn.Identity(), criterion, ["cpu"] * 2, mean_over="rows")
     with pytest.raises((TypeError, ValueError), match=text):
-        wrapper(x, target=target)
+        wrapper(X, target=target)
+
+
+def test_a_mean_over_packed_steps_is_refused():
+    net = Calls(lambda _, sequences: sequences.data)
+    x = pack_sequence([torch.ones(n, 5) for n in (2, 2, 1, 1)])
+    wrapper = impl.DataParallelWithLoss(net, nn.HingeEmbeddingLoss(), ["cpu"] * 2)
+    with pytest.raises(ValueError, match=r"\[20, 10\] elements for \[2, 2\] rows in the replicas"):
+        wrapper(x, target=impl.Whole(torch.ones(())))
 
 
 def test_an_override_of_scatter_needs_rows_for_a_mean():
@@ -653,7 +537,7 @@ def test_an_override_of_scatter_needs_rows_for_a_mean():
         def scatter(self, inputs, kwargs, device_ids):
             return [(X[:3],), (X[3:],)], [kwargs] * 2
 
-    wrapper = Texts(nn.Identity(), mean_of, ["cpu"] * 2)
+    wrapper = Texts(nn.Identity(), mean_of, ["cpu"] * 2, mean_over="rows")
     with pytest.raises(ValueError, match=r"a subclass overrides scatter\(\)"):
         wrapper("text", target=None)
 
