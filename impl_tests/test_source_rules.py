@@ -60,6 +60,7 @@ ORDER = [
 OTHER_TESTS = {
     "cuda_build",
     "object_lists",
+    "out_of_memory",
     "source_rules",
     "private_names",
     "programs_page",

@@ -1,1 +1,1 @@
-"""Helpers of the tests and of the programs in ``long_checks``, ``consumers`` and ``models``."""
+"""Helpers of the tests and of the programs in ``long_checks``."""

@@ -1,32 +1,23 @@
-"""The public functions with valid arguments.
+"""The public functions, except those of impl.distributed, with valid arguments.
 
-``faults`` injects faults into these calls, ``stress`` makes them in many threads at
-once, and ``test_arguments.py`` replaces each argument by wrong values.
+``stress`` makes these calls in many threads at once, ``test_out_of_memory.py`` refuses their
+memory, and ``test_arguments.py`` replaces each argument by wrong values.
 """
 
-import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 import impl
 from impl._settings import without_grad
 from spec_tests.checks import nested_values
 
-__all__ = ["CASES", "ORDINALS", "Case", "Net", "RepeatedCall", "are_equal", "create_tensor"]
+__all__ = ["CASES", "Case", "Net", "RepeatedCall", "create_tensor"]
 
-#: The ordinals of the devices of all calls.
-ORDINALS = (0, 1)
 Function = Callable[..., Any]
-#: The dtype and the numbers of each returned tensor and of each gradient, as JSON has them.
-Result = list[tuple[str, Any]]
-#: The largest relative and absolute difference of two numbers that count as equal: with an
-#: interrupt or a missing thread, gradients may be added in another order, also in float16.
-_TOLERANCE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -37,13 +28,12 @@ class Case:
         find: A function that returns the public function, or a function that also runs the modules
             which the public function returns. All arguments are keywords.
         arguments: A function that returns new valid arguments.
-        has_faults: Whether the function is called with faults, and by several threads. PyTorch's
-            ``Module.to`` and ``backward`` of another rank are not safe against interrupts.
+        is_repeated: Whether programs repeat the call, also in several threads.
     """
 
     find: Callable[[], Function]
     arguments: Callable[[], dict[str, Any]]
-    has_faults: bool = True
+    is_repeated: bool = True
 
 
 def create_tensor(*shape: int, device: torch.device | str = "cpu", start: int = 0) -> Tensor:
@@ -80,7 +70,7 @@ def _leaf(ordinal: int = 0) -> Tensor:
 
 def _pair() -> list[Tensor]:
     """Return an input on each device."""
-    return [_x(ordinal) for ordinal in ORDINALS]
+    return [_x(ordinal) for ordinal in (0, 1)]
 
 
 def _apply(name: str) -> Function:
@@ -89,7 +79,7 @@ def _apply(name: str) -> Function:
 
 
 def _wrapper(**options: Any) -> Any:
-    return impl.DataParallel(Net(), [*ORDINALS], **options)
+    return impl.DataParallel(Net(), [0, 1], **options)
 
 
 def _replicate(**arguments: Any) -> Any:
@@ -117,15 +107,7 @@ def _map() -> Function:
 
 def _install(**options: Any) -> Any:
     with impl.installed(**options):
-        return nn.DataParallel(Net(), [*ORDINALS])(_x())
-
-
-def _distributed() -> Any:
-    """Return impl.distributed in a process group of this process alone."""
-    if not dist.is_initialized():
-        store = dist.HashStore()  # type: ignore[attr-defined] # public, but not exported
-        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    return importlib.import_module("impl.distributed")
+        return nn.DataParallel(Net(), [0, 1])(_x())
 
 
 #: For each public function, with words for the path through it: its case.
@@ -143,7 +125,7 @@ CASES: dict[str, Case] = {
             "module_attributes": True,
             "cache_frozen_parameters": True,
         },
-        has_faults=False,
+        is_repeated=False,
     ),
     "DataParallel.forward": Case(lambda: _wrapper(chunk_sizes=[1, 3]), lambda: {"x": _x()}),
     "data_parallel": Case(
@@ -274,7 +256,7 @@ CASES: dict[str, Case] = {
             "reduction": "mean",
             "mean_over": "rows",
         },
-        has_faults=False,
+        is_repeated=False,
     ),
     "DataParallelWithLoss.forward": Case(
         lambda: impl.DataParallelWithLoss(Net(), nn.L1Loss(), [0, 1]),
@@ -283,12 +265,12 @@ CASES: dict[str, Case] = {
     "SyncBatchNorm.convert_sync_batchnorm": Case(
         lambda: impl.SyncBatchNorm.convert_sync_batchnorm,
         lambda: {"module": nn.Sequential(nn.BatchNorm1d(2))},
-        has_faults=False,
+        is_repeated=False,
     ),
     "SyncBatchNorm.forward": Case(
         lambda: lambda **arguments: impl.SyncBatchNorm(3, dtype=torch.double)(**arguments),
         lambda: {"input": _x().cpu()},
-        has_faults=False,
+        is_repeated=False,
     ),
     "parallel_apply in turn": Case(
         lambda: impl.parallel_apply,
@@ -306,93 +288,37 @@ CASES: dict[str, Case] = {
         ),
         lambda: {"value": _x(), "dim": 1},
     ),
-    "install": Case(lambda: _install, lambda: {"rebind": False}, has_faults=False),
-    "distributed.DataParallel": Case(
-        lambda: lambda **arguments: _distributed().DataParallel(**arguments)(_x().cpu()),
-        lambda: {
-            "module": Net().cpu(),
-            "process_group": None,
-            "device": "cpu",
-            "dim": 0,
-            "chunk_sizes": [1],
-            "source": 0,
-            "gather_output": True,
-            "check_inputs": True,
-        },
-        has_faults=False,
-    ),
-    "distributed.data_parallel": Case(
-        lambda: _distributed().data_parallel,
-        lambda: {
-            "module": Net().cpu(),
-            "inputs": (),
-            "process_group": None,
-            "device": "cpu",
-            "dim": 0,
-            "module_kwargs": {"x": _x().cpu()},
-        },
-        has_faults=False,
-    ),
-    "distributed.DataParallel.part": Case(
-        lambda: _distributed().DataParallel(Net().cpu()).part,
-        lambda: {"value": _x().cpu()},
-        has_faults=False,
-    ),
-    "distributed.DataParallel.mean": Case(
-        lambda: _distributed().DataParallel(Net().cpu()).mean,
-        lambda: {"losses": _x().cpu()},
-        has_faults=False,
-    ),
+    "install": Case(lambda: _install, lambda: {"rebind": False}, is_repeated=False),
 }
 
 
 class RepeatedCall:
-    """A public function. All calls use the same wrapper, and new arguments.
+    """A public function with a wrapper that all calls use. Each call has new arguments.
 
     Args:
         name: A name of ``CASES``.
     """
 
     def __init__(self, name: str) -> None:
-        self._case = CASES[name]
-        self._function = self._case.find()
+        self._create_arguments = CASES[name].arguments
+        self._function = CASES[name].find()
 
-    def create_arguments(self) -> dict[str, Any]:
-        """Return new valid arguments."""
-        return self._case.arguments()
-
-    def modules(self, arguments: Mapping[str, Any]) -> list[nn.Module]:
-        """Return the modules among the arguments, and the wrapper, with their submodules."""
-        named = [arguments.get(name) for name in ("module", "network")]
-        found = [self._function, *named, *arguments.get("modules", ())]
-        roots = [each for each in found if isinstance(each, nn.Module)]
-        return [module for root in roots for module in root.modules()]
-
-    def compute(self, arguments: Mapping[str, Any]) -> Result:
+    def compute(self) -> list[Tensor]:
         """Make the call. Return its results, and their gradients, which no leaf stores."""
-        outputs = _tensors_in(self._function(**arguments))
-        parameters = [each for module in self.modules(arguments) for each in module.parameters()]
+        arguments = self._create_arguments()
+        named = [arguments.get(name) for name in ("module", "network")]
+        roots = [self._function, *named, *arguments.get("modules", ())]
+        modules = [each for each in roots if isinstance(each, nn.Module)]
+        parameters = [each for module in modules for each in module.parameters()]
         leaves = [*parameters, *(each for each in _tensors_in(arguments) if each.requires_grad)]
+        outputs = _tensors_in(self._function(**arguments))
         with_grad = [output for output in outputs if output.requires_grad]
         grads: Sequence[Tensor | None] = ()
-        if with_grad and leaves and torch.is_grad_enabled():
+        if with_grad and leaves:
             ones = [*map(torch.ones_like, with_grad)]
             grads = torch.autograd.grad(with_grad, leaves, ones, allow_unused=True)
-        found = [*outputs, *(grad for grad in grads if grad is not None)]
-        return [(str(each.dtype), each.detach().cpu().tolist()) for each in found]
+        return [each.detach().cpu() for each in (*outputs, *grads) if each is not None]
 
 
 def _tensors_in(value: object) -> list[Tensor]:
     return [tensor for _, tensor in nested_values.tensors(value, "")]
-
-
-def are_equal(found: Result, expected: Result) -> bool:
-    """Return whether two results have the same dtypes and, but for rounding, numbers."""
-    return len(found) == len(expected) and all(map(_is_close, found, expected))
-
-
-def _is_close(found: tuple[str, Any], expected: tuple[str, Any]) -> bool:
-    left, right = (torch.tensor(each[1], device="cpu") for each in (found, expected))
-    if found[0] != expected[0] or left.shape != right.shape:
-        return False
-    return torch.allclose(left, right, rtol=_TOLERANCE, atol=_TOLERANCE)

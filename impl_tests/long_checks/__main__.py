@@ -36,7 +36,7 @@ _BENCHMARKS = (
 _RUN = f"{tempfile.gettempdir()}/torch-parallel-spec-benchmark.json"
 #: For each part: its commands.
 PARTS: dict[str, Sequence[Command]] = {
-    # The slow tests of the command line, the plugin, the simulator and of faults.
+    # The slow tests of the command line, the plugin and the simulator.
     "slow": [(*PYTEST, *OWN_TESTS, "-m", "slow")],
     # The suite with new examples, more than in the gate, then on simulated devices that lack all
     # optional features, then one feature at a time.
@@ -49,8 +49,6 @@ PARTS: dict[str, Sequence[Command]] = {
     "without-reference": [(*SUITE, "--reference", "none")],
     # The tests of each clause on impl with its perturbation; one must fail.
     "perturbations": [("impl_tests.long_checks.perturbations",)],
-    # Faults in calls, in random order.
-    "faults": [("impl_tests.long_checks.faults", "--count", "2400")],
     # All parts of impl in many threads; memory, threads and objects must not grow.
     "stress": [("impl_tests.long_checks.stress", "--minutes", "10")],
     # The benchmarks beside torch.nn.parallel, and their ratios beside the published ones.

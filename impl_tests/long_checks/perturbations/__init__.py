@@ -7,7 +7,8 @@ for the simulated devices: its kinds are the names of `simulator.FAULTS`, such a
 
 * ``perturbations.toml``: the table. ``kinds.py``: the kinds.
 * ``replacement.py``: makes the calls of impl wrong in one process.
-* ``collected.py``, ``__main__.py``: run the tests of the clauses of each perturbation.
+* ``forks.py``, ``collected.py``, ``__main__.py``: run the tests of the clauses of each
+  perturbation, each perturbation in a process.
 """
 
 import tomllib

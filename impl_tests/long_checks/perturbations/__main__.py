@@ -9,8 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from impl_tests.helpers import forks
-from impl_tests.long_checks.perturbations import DEVICES, TABLE, load, replacement
+from impl_tests.long_checks.perturbations import DEVICES, TABLE, forks, load, replacement
 from impl_tests.long_checks.perturbations.collected import CollectedTests, call_with_tests
 from impl_tests.long_checks.perturbations.kinds import undo
 from spec_tests import simulator
@@ -54,19 +53,19 @@ def _select(names: Sequence[str]) -> set[str]:
 
 def _check(tests: CollectedTests, selected: set[str], options: argparse.Namespace) -> int:
     table = {p: [n for n in names if n in selected] for p, names in load(options.table).items()}
-    jobs = [forks.Job(p, partial(_try, tests, p, names)) for p, names in table.items() if names]
+    calls = {p: partial(_try, tests, p, names) for p, names in table.items() if names}
     problems = 0
-    for count, ended in enumerate(forks.run(jobs, processes=options.processes), 1):
-        perturbation = ended.subject
-        survived = sorted(set(table[perturbation]) - _read_failed(ended.log))
+    ended = forks.run(calls, processes=options.processes)
+    for count, (perturbation, text) in enumerate(ended, 1):
+        survived = sorted(set(table[perturbation]) - _read_failed(text))
         problems += len(survived)
         verdict = f"SURVIVED {', '.join(survived)}" if survived else "caught"
-        print(f"[{count}/{len(jobs)}] {perturbation}: {verdict}", flush=True)
-    print(f"{len(selected)} clauses, {len(jobs)} perturbations, {problems} problems")
+        print(f"[{count}/{len(calls)}] {perturbation}: {verdict}", flush=True)
+    print(f"{len(selected)} clauses, {len(calls)} perturbations, {problems} problems")
     return int(problems > 0)
 
 
-def _try(tests: CollectedTests, perturbation: str, names: Iterable[str], _: Path) -> None:
+def _try(tests: CollectedTests, perturbation: str, names: Iterable[str]) -> None:
     """Run the tests of each clause with a perturbation, until one fails it. Print the clauses."""
     os.environ[replacement.PERTURBATION] = perturbation
     function, kind = perturbation.split()
@@ -84,9 +83,9 @@ def _try(tests: CollectedTests, perturbation: str, names: Iterable[str], _: Path
                 print(f"\n{_PASSED}{name}", flush=True)
 
 
-def _read_failed(log: str) -> set[str]:
+def _read_failed(text: str) -> set[str]:
     """Return the clauses with a test that failed, hung or crashed."""
-    lines = log.splitlines()
+    lines = text.splitlines()
     passed = {line.removeprefix(_PASSED) for line in lines if line.startswith(_PASSED)}
     return {line.removeprefix(_BEGIN) for line in lines if line.startswith(_BEGIN)} - passed
 
