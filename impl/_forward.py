@@ -29,7 +29,7 @@ from ._unshared_chunks import UnsharedChunks
 from ._wrapped_module import AttributeForwardingModule, check_method, method_of
 from .parallel_apply import parallel_apply
 from .replicate import replicate
-from .scatter_gather import gather, scatter_kwargs
+from .scatter_gather import gather_outputs, scatter_kwargs
 
 T = TypeVar("T", bound=nn.Module)
 
@@ -153,7 +153,13 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
 
     def gather(self, outputs: Any, output_device: DeviceLike) -> Any:
         """Concatenate the outputs with ``gather``. A subclass may override this step."""
-        return gather(outputs, output_device, dim=self.dim, scalar_warning=self.scalar_warning)
+        return gather_outputs(
+            outputs,
+            output_device,
+            self.dim,
+            scalar_warning=self.scalar_warning,
+            module=self.module,
+        )
 
     def _compute_on_one(
         self, method: str | None, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]

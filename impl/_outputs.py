@@ -24,7 +24,6 @@ from ._containers import (
     FieldsBranch,
     KeyPath,
     Leaf,
-    MappingBranch,
     NamedTupleBranch,
     Node,
     RegisteredBranch,
@@ -38,7 +37,7 @@ from ._containers import (
     recipe_of,
 )
 from ._inputs import find_tensors
-from ._model_outputs import ModelOutputBranch, row_fields
+from ._model_outputs import find_mapping_branch
 from ._torch_private import pytree_node
 from ._warnings import warn_caller
 
@@ -94,11 +93,15 @@ class _IterableBranch(SequenceBranch):
 
 
 class OutputLeaves:
-    """The leaves of flattened outputs."""
+    """The leaves of flattened outputs, which are joined along a dimension."""
 
-    __slots__ = ("_attribute_depth", "_is_in_cache", "_open", "attributes", "gathered", "lists")
+    __slots__ = (
+        *("_attribute_depth", "_dim", "_is_in_cache", "_module", "_open"),
+        *("attributes", "gathered", "lists"),
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, dim: int, module: nn.Module | None) -> None:
+        self._dim, self._module = dim, module  # The module that has returned the outputs.
         self.gathered: list[GatheredLeaf] = []
         self.attributes: list[GatheredLeaf] = []  # The leaves in attributes of containers.
         self._attribute_depth = 0  # The number of attributes that contain the part.
@@ -130,7 +133,7 @@ class OutputLeaves:
             self._open.add(id(values[0]))
         branch, recipes = BRANCHES.get(type(values[0])), None
         if branch is None:
-            branch = _find_branch(values[0])
+            branch = self._find_branch(values)
             recipes = _find_recipes(values, branch)
         elif not self._attribute_depth and _are_ragged(values):
             self.lists.append((branch(values[0], []), values, path))
@@ -149,6 +152,11 @@ class OutputLeaves:
         if type(values[0]) in (list, tuple) and set(map(type, children)) == {GatheredLeaf}:
             self.lists.append((node, values, path))
         return node
+
+    def _find_branch(self, values: Sequence[Any]) -> type[Branch]:
+        if isinstance(values[0], Mapping):
+            return find_mapping_branch(values, self._dim, self._module)
+        return _MakeNamedTupleBranch if is_named_tuple(values[0]) else FieldsBranch
 
     def append_rows(self, dim: int) -> None:
         """Append lists, or tuples, of one tensor for each row, instead of joining their tensors.
@@ -254,6 +262,8 @@ class OutputLeaves:
         counts, is_outermost = (len(self.gathered), len(self.attributes)), not self._is_in_cache
         self._is_in_cache = True
         try:
+            if self._dim != 0:
+                raise ValueError(f"caches are joined along dim 0 only, not along dim {self._dim}")
             check_other_attributes(values)
             rows = zip(*map(row_parts, values), strict=True)
             steps = [(path, ".{}", name) for name in row_dims(values[0])]
@@ -328,12 +338,6 @@ def _find_handler(values: Sequence[Any]) -> _Handler:
     if is_dataclass_instance(first):
         return OutputLeaves._flatten_container
     return OutputLeaves._flatten_iterable
-
-
-def _find_branch(first: Any) -> type[Branch]:
-    if isinstance(first, Mapping):
-        return MappingBranch if row_fields(first) is None else ModelOutputBranch
-    return _MakeNamedTupleBranch if is_named_tuple(first) else FieldsBranch
 
 
 def _are_ragged(values: Sequence[Any]) -> bool:

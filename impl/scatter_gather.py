@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ._arguments import argument, as_bool, as_int, as_list
 from ._attributes import is_same
@@ -171,7 +171,8 @@ def gather(
     - A list, or tuple, with one tensor for each row is appended to those of the other replicas:
       its length is the number of rows that the first other output of its replica has, and none of
       its tensors has this size along ``dim``. So is a ``pooler_output`` of transformers that is a
-      list. Other outputs of transformers are joined along the dimension that their classes have.
+      list. If ``dim`` is 0, other outputs and caches of transformers are joined along the
+      dimension that their classes have. Along another dimension caches are listed.
     - Packed sequences become one packed sequence that has all sequences in order, jagged
       nested tensors one nested tensor that has all rows, and TensorDicts with a ``batch_size`` are
       concatenated by ``torch.cat``.
@@ -205,7 +206,20 @@ def gather(
         UserWarning: Scalars became a vector; iterables or registered objects that cannot be
             rebuilt became lists.
     """
-    found = OutputLeaves()
+    return gather_outputs(outputs, target_device, dim, scalar_warning=scalar_warning)
+
+
+@exclude_from_compilation
+def gather_outputs(
+    outputs: Sequence[Any],
+    target_device: DeviceLike,
+    dim: int,
+    *,
+    scalar_warning: bool = True,
+    module: nn.Module | None = None,
+) -> Any:
+    """Concatenate outputs like :func:`gather`. ``module`` is the module that has returned them."""
+    found = OutputLeaves(dim, module)
     scalar_warning = as_bool("scalar_warning", scalar_warning)
     with argument("outputs"):
         root = found.flatten(outputs, "output")

@@ -143,6 +143,12 @@ def test_caches_that_cannot_be_joined_whole_are_listed(topology, change, text):
     assert len(found["x"]) == 7
 
 
+def test_caches_are_listed_along_another_dimension():
+    caches = [cache_of(chunk) for chunk in torch.ones(2, 7).split([4, 3], 1)]
+    with pytest.warns(UserWarning, match="joined along dim 0 only, not along dim 1"):
+        assert gather(caches, "cpu", 1) == caches
+
+
 class Pairs:
     """An iterable whose class makes only a part of its attributes from its members."""
 

@@ -8,8 +8,9 @@ from collections import OrderedDict
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
-from impl import gather
+from impl import DataParallel, gather
 
 
 class ModelOutput(OrderedDict):
@@ -79,7 +80,7 @@ def outputs_of(rows, images, patches, kind, packed):
 def test_outputs_of_transformers_are_those_of_the_whole_batch(sizes, images, patches, kind):
     batch = torch.arange(2.0 * sum(sizes)).view(-1, 2)
     # One image in one row may be packed or not.
-    arguments = (images, patches, kind, sizes[0] * images > 1)
+    arguments = (images, patches, kind, max(sizes) * images > 1)
     found = gather([outputs_of(chunk, *arguments) for chunk in batch.split(sizes)], "cpu")
     expected = outputs_of(batch, *arguments)
     for name, value in expected.items():
@@ -87,6 +88,30 @@ def test_outputs_of_transformers_are_those_of_the_whole_batch(sizes, images, pat
         torch.testing.assert_close(found[name], value, rtol=0, atol=0, msg=name)
     assert found["pooled"].pooler_output is found["pooled"]["pooler_output"]
     assert type(found["pooled"].pooler_output) is kind
+
+
+class PixtralVisionModel(nn.Module):
+    """A stand-in for an encoder that packs all images of a batch into one row."""
+
+    def forward(self, pixels, has_list):
+        images = list(pixels) if has_list else pixels.flatten(0, 1)[None]
+        return Pooled(last_hidden_state=pixels.flatten(0, 1)[None], pooler_output=images)
+
+
+@given(rows=st.integers(1, 6), has_list=st.booleans())
+def test_packed_images_of_an_encoder_are_joined(rows, has_list):
+    encoder = PixtralVisionModel()
+    pixels = torch.arange(6.0 * rows).view(rows, 3, 2)
+    found = DataParallel(encoder, ["cpu", "cpu"])(pixels, has_list)
+    torch.testing.assert_close(found, encoder(pixels, has_list), rtol=0, atol=0)
+
+
+def test_outputs_along_another_dimension_have_no_declared_dimensions():
+    rows = torch.arange(12.0).view(2, 3, 2)
+    outputs = [Detection(reference_points=chunk, x=chunk) for chunk in rows.split([2, 1], 1)]
+    found = gather(outputs, "cpu", 1)
+    assert torch.equal(found.reference_points, rows)
+    assert torch.equal(found.x, rows)
 
 
 def test_a_list_of_a_class_elsewhere_is_joined_item_by_item():

@@ -23,7 +23,7 @@ from torch.autograd import Function
 from .._arguments import argument, as_bool, as_int, check_tensor
 from .._devices import CPU, DeviceLike, as_device_or_current, device_index
 from .._scatter_leaves import check_chunk_sizes
-from ..scatter_gather import gather
+from ..scatter_gather import gather_outputs
 from .broadcast import broadcast_inputs, sync_buffers
 from .call import RankCall
 from .exchange import exchange
@@ -155,7 +155,7 @@ class DataParallel(nn.Module, Generic[T]):
         call.run(self.module, shard)
         if communicator.size == 1 or not self.gather_output:
             return call.local_output(self.dim)
-        return gather(call.gather_outputs(), self.device, self.dim)
+        return gather_outputs(call.gather_outputs(), self.device, self.dim, module=self.module)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
