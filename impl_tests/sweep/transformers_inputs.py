@@ -16,14 +16,22 @@ __all__ = ["MAIN_WIDTH", "ROWS", "find_inputs", "first_field", "parts_of"]
 ROWS = 5
 #: Names of fields of a configuration.
 MAIN_WIDTH = ("hidden_size", "d_model", "embed_dim", "n_embd", "dim", "embedding_dim")
+_CODEBOOKS = ("num_quantizers", "n_codebooks", "num_codebooks")
+_MEL = ("num_mel_bins", "feature_size", "input_dim", "n_mels", "input_feat_size")
+_IMAGE_TOKEN = ("image_token_id", "image_token_index", "media_placeholder_token_id")
+#: Names of arguments that are passed if a forward has them, and of those that some need.
+_MAIN = [
+    *("input_ids", "bbox", "pixel_values", "input_features", "input_values"),
+    "decoder_input_ids",
+]
+_OTHERS = (
+    "(features|position|(image|pixel)_attention)_mask"
+    "|target_sizes|spatial_shapes|^encoder_hidden_states"
+)
 
 
 def find_inputs(module: nn.Module, config: Any) -> dict[str, Tensor]:
-    """Return arguments that the forward of ``module`` takes.
-
-    Raises:
-        ValueError: There are none; the text has the errors.
-    """
+    """Return arguments that the forward of ``module`` takes, or raise ValueError."""
     parameters = inspect.signature(module.forward).parameters
     required = [
         name
@@ -31,43 +39,19 @@ def find_inputs(module: nn.Module, config: Any) -> dict[str, Tensor]:
         if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD
     ]
     main = [
-        "input_ids",
-        "bbox",
-        "pixel_values",
-        "input_features",
-        "input_values",
-        "decoder_input_ids",
+        name for name in (*_MAIN, getattr(module, "main_input_name", "")) if name in parameters
     ]
-    main = [*main, getattr(module, "main_input_name", "")]
-    main = [name for name in main if name in [*parameters]]
     texts = [name for name in main if name.endswith("_ids")]
-    others = [
-        name
-        for name in parameters
-        if re.search(
-            "features_mask|(position|image_attention)_mask|target_sizes|^encoder_hidden_states",
-            name,
-        )
-    ]
-    linear = next((each for each in module.modules() if isinstance(each, nn.Linear)), None)
-    width = linear.in_features if linear else 0
+    others = [name for name in parameters if re.search(_OTHERS, name)]
     errors: list[str] = []
     for some in (
         [*required, *main],
         required or main[:1],
         [*required, *texts],
         *([*required, *main, name] for name in others),
+        [*required, *main, *others],
     ):
-        lists = [[*_candidates(name, config, width)] for name in dict.fromkeys(some)]
-        if any(name.endswith("grid_thw") for name in required):
-            pixels, sizes = _patches_of(config)
-            patches = [pixels, pixels.view(len(pixels), -1, config.patch_size, config.patch_size)]
-            lists = [[sizes] if name.endswith("thw") else patches for name in dict.fromkeys(some)]
-        # Those in which few arguments have another value than their first come first.
-        choices = sorted(itertools.product(*(range(len(each)) for each in lists)), key=sum)
-        for choice in choices[:12]:
-            values = [each[index] for each, index in zip(lists, choice, strict=True)]
-            inputs = dict(zip(dict.fromkeys(some), values, strict=True))
+        for inputs in itertools.islice(_choices([*dict.fromkeys(some)], module, config), 12):
             try:
                 inputs = _add_image_tokens(module, config, inputs)
                 with torch.no_grad():
@@ -80,12 +64,25 @@ def find_inputs(module: nn.Module, config: Any) -> dict[str, Tensor]:
     raise ValueError("; ".join([*errors[:1], *errors[-1:]]) or f"no values of {required or main}")
 
 
+def _choices(names: list[str], module: nn.Module, config: Any) -> Iterator[dict[str, Tensor]]:
+    """Yield values of arguments; those with few that are not the first for their name go first."""
+    linear = next((each for each in module.modules() if isinstance(each, nn.Linear)), None)
+    width = linear.in_features if linear else 0
+    lists = [[*_candidates(name, config, width)] for name in names]
+    if any(name.endswith("grid_thw") for name in names):
+        pixels, sizes = _patches_of(config)
+        patches = [pixels, pixels.view(len(pixels), -1, config.patch_size, config.patch_size)]
+        lists = [[sizes] if name.endswith("thw") else patches for name in names]
+    for choice in sorted(itertools.product(*(range(len(each)) for each in lists)), key=sum):
+        values = [each[index] for each, index in zip(lists, choice, strict=True)]
+        yield dict(zip(names, values, strict=True))
+
+
 def _add_image_tokens(
     module: nn.Module, config: Any, inputs: dict[str, Tensor]
 ) -> dict[str, Tensor]:
     """Add one token to the text for each image feature, if the model replaces them."""
-    names = ("image_token_id", "image_token_index", "media_placeholder_token_id")
-    token = next((vars(config)[name] for name in names if vars(config).get(name)), None)
+    token = next((vars(config)[name] for name in _IMAGE_TOKEN if vars(config).get(name)), None)
     if token is None or not {"input_ids", "pixel_values"} <= set(inputs):
         return inputs
     compute: Any = getattr(module, "get_image_features", lambda pixel_values: None)
@@ -99,7 +96,7 @@ def _add_image_tokens(
     width = config.get_text_config().hidden_size
     count = sum(each.numel() for each in features if torch.is_tensor(each)) // width
     rows = len(inputs["input_ids"])
-    count = max(count // rows, first_field(config, ("num_query_tokens",), 0))
+    count = max(count // rows, first_field(config, "num_query_tokens", default=0))
     image = torch.full((rows, count), token)
     inputs = {**inputs, **extra, "input_ids": torch.cat([image, inputs["input_ids"]], 1)}
     if "mm_token_type_ids" in inspect.signature(module.forward).parameters:
@@ -108,75 +105,61 @@ def _add_image_tokens(
 
 
 def _candidates(name: str, config: Any, width: int) -> Iterator[Tensor]:
-    """Yield tensors that the argument ``name`` of a forward may take.
-
-    Args:
-        name: The name of the argument.
-        config: The configuration of the model.
-        width: The number of features that the first linear layer takes.
-    """
-    count = first_field(config, ("num_quantizers", "n_codebooks", "num_codebooks"), 4)
+    """Yield tensors that an argument may take. ``width`` is that of the first linear layer."""
+    count = first_field(config, *_CODEBOOKS, default=4)
     if name == "bbox":
         yield torch.arange(4).expand(ROWS, 8, 4).contiguous()
     elif name == "pixel_position_ids":
         yield torch.cartesian_prod(torch.arange(4), torch.arange(4)).expand(ROWS, 16, 2)
     elif name == "task_inputs":
         yield torch.randn(ROWS, config.task_seq_len)
-    elif name == "target_sizes":
+    elif name in ("target_sizes", "spatial_shapes"):
         yield torch.full((ROWS, 2), 4)
+    elif name == "freq":
+        yield torch.zeros(ROWS, 1, dtype=torch.int64)
     elif name.endswith("_ids") or name == "inputs":
-        yield from (
-            torch.randint(3, 9, (ROWS, *shape)) for shape in ((8,), (8, count), (8, count + 1))
-        )
+        shapes: Any = ((8,), (8, count), (8, count + 1))
+        yield from (torch.randint(3, 9, (ROWS, *shape)) for shape in shapes)
         if name == "inputs":
-            yield torch.randn(ROWS, 8, first_field(config, MAIN_WIDTH, 8))
+            yield torch.randn(ROWS, 8, first_field(config, *MAIN_WIDTH, default=8))
     elif "codes" in name:
         yield from (torch.randint(0, 4, (ROWS, shape, 8)) for shape in (count, 1))
     else:
-        for shape in _shapes(name, config, width):
-            yield torch.ones(ROWS, *shape) if "mask" in name else torch.randn(ROWS, *shape)
+        make = torch.ones if "mask" in name else torch.randn
+        yield from (make(ROWS, *shape) for shape in _shapes(name, config, width))
 
 
 def _shapes(name: str, config: Any, width: int) -> Iterator[tuple[int, ...]]:
     """Yield shapes of a row of images, sounds, time series or hidden states."""
     if "pixel_values" in name:
-        size, patch = (
-            first_field(config, ("image_size",), 64),
-            first_field(config, ("patch_size",), 14),
-        )
+        size = first_field(config, "image_size", default=64)
         size = size if isinstance(size, int) else 64
-        channels = first_field(config, ("num_channels", "in_channels", "in_chans"), 3)
-        frames = first_field(config, ("num_frames", "frames_per_clip"), 2)
+        channels = first_field(config, "num_channels", "in_channels", "in_chans", default=3)
+        frames = first_field(config, "num_frames", "frames_per_clip", default=2)
         for image in dict.fromkeys([(channels, size, size), (3, size, size)]):
             yield from (image, (frames, *image), (1, *image))
-        yield (16, channels * patch**2)
+        yield (16, channels * first_field(config, "patch_size", default=14) ** 2)
         yield from ((channels, 4 * size, 4 * size), (channels, 160, 320), (channels, 32, 128))
     elif name in ("input_features", "input_values", "audio_values", "audio_mel"):
         if name.endswith("_values"):
             yield from ((3840,), (1, 3840))
-        mel = first_field(
-            config, ("num_mel_bins", "feature_size", "input_dim", "n_mels", "input_feat_size"), 80
-        )
-        length = first_field(config, ("max_source_positions", "max_length"), 32)
+        mel = first_field(config, *_MEL, default=80)
+        length = first_field(config, "max_source_positions", "max_length", default=32)
         for frames in dict.fromkeys((64, 2 * length, length)):
             yield from ((mel, frames), (frames, mel))
         yield from ((1, 64, mel), (64, width))
     elif name.startswith("past_"):
-        length = first_field(config, ("context_length", "prediction_length"), 32)
-        features = first_field(config, ("num_time_features",), 0)
-        yield (length, first_field(config, ("num_input_channels",), 1))
-        yield (length + 7, features) if "features" in name else (length + 7,)
+        length = first_field(config, "context_length", "prediction_length", default=32)
+        features = first_field(config, "num_time_features", default=0)
+        yield (length, first_field(config, "num_input_channels", default=1))
+        yield from [(length + 7, features)] if "features" in name else [(length + 7,), (length,)]
     elif "mask" in name:
-        yield (
-            (64,)
-            if "features" in name or "mel" in name
-            else (8, 1)[: 1 + ("image_attention" in name)]
-        )
+        is_sound, is_image = "features" in name or "mel" in name, "image_attention" in name
+        yield (64,) if is_sound else (16,) if "pixel" in name else (8, 1)[: 1 + is_image]
     elif name.endswith(("embeds", "hidden_states", "latents")):
         names = (*MAIN_WIDTH, "hidden_sizes", "input_size")
-        size = first_field(
-            config, ("encoder_hidden_size",) * name.startswith("encoder") + names, 8
-        )
+        encoder = ("encoder_hidden_size",) * name.startswith("encoder")
+        size = first_field(config, *encoder, *names, default=8)
         yield from ((8, size), (8, width), (size, 8))
 
 
@@ -186,9 +169,9 @@ def _patches_of(vision: Any) -> tuple[Tensor, Tensor]:
     The first dimension of the images is that of all their patches: rows of equal images are
     divided correctly only if the number of rows is even.
     """
-    side = 2 * first_field(vision, ("spatial_merge_size", "merge_size"), 2)
-    channels = first_field(vision, ("in_channels", "in_chans", "num_channels"), 3)
-    depth = first_field(vision, ("temporal_patch_size", "patch_temporal"), 1)
+    side = 2 * first_field(vision, "spatial_merge_size", "merge_size", default=2)
+    channels = first_field(vision, "in_channels", "in_chans", "num_channels", default=3)
+    depth = first_field(vision, "temporal_patch_size", "patch_temporal", default=1)
     pixels = torch.randn(4 * side * side, depth * channels * vision.patch_size**2)
     return pixels, torch.tensor([[1, side, side]] * 4)
 
@@ -201,11 +184,10 @@ def parts_of(config: Any) -> Iterator[Any]:
             yield from parts_of(value)
 
 
-def first_field(config: Any, names: tuple[str, ...], default: Any = None) -> Any:
+def first_field(config: Any, *names: str, default: Any = None) -> Any:
     """Return the first of the fields in ``config`` or in its parts; of a list, the last member."""
-    for part in parts_of(config):
-        for name in names:
-            value = vars(part).get(name)
-            if value is not None:
-                return value[-1] if isinstance(value, list | tuple) and value else value
+    for part, name in itertools.product(parts_of(config), names):
+        value = vars(part).get(name)
+        if value is not None:
+            return value[-1] if isinstance(value, list | tuple) and value else value
     return default

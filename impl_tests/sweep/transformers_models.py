@@ -1,8 +1,10 @@
 """Small models of all types of transformers, from their default configurations."""
 
 import copy
+import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +14,11 @@ from .transformers_inputs import MAIN_WIDTH, find_inputs, first_field, parts_of
 
 __all__ = ["MOST_PARAMETERS", "make", "names"]
 
+_VALUES = json.loads(Path(__file__).with_name("configurations.json").read_text(encoding="utf-8"))
+#: Values of fields without a default value.
+_NEEDED: Mapping[str, Any] = _VALUES.pop("needed")
+#: For types whose default configuration, or a smaller one, builds no model: other values.
+_CHANGED: Mapping[str, Mapping[str, Any]] = _VALUES
 #: The models know 256 tokens. The special tokens among them begin with 64.
 _VOCABULARY, _TEXT = 256, 64
 #: Names of fields of a configuration.
@@ -47,73 +54,11 @@ class Scale(NamedTuple):
     image: int = 4
 
 
-#: Values of fields without a default value.
-_NEEDED: Mapping[str, Any] = {
-    "image_token_index": 60,
-    "prediction_length": 4,
-    "attn_layer_indices": [1],
-    "vocab_size": _VOCABULARY,
-    "vocabulary_map": {"<image>": 9, "<|extra_200|>": 10, "<|image token|>": 11},
-    "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"],
-    "n_routed_experts": 4,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 2,
-    "n_group": 2,
-    "topk_group": 1,
-    "pad_token_id": 1,
-    "mask_token_id": 32,
-}
-_ROPE = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0}
-_SECTIONS = {"rope_parameters": {**_ROPE, "mrope_section": [2, 1, 1]}}
-_BOTH = ["sliding_attention", "full_attention"]
-#: For types whose default configuration, or a smaller one, builds no model: other values.
-_CHANGED: Mapping[str, Mapping[str, Any]] = {
-    "apertus1p5_text": {"vocab_size": 266752},
-    "blt": {"use_cache": False},
-    "cohere_compass_text": {"rope_parameters": {"full_attention": _ROPE}},
-    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32},
-    "dory": {"num_hidden_layers": 6, "layer_types": None},
-    "gemma3n_text": {
-        "num_hidden_layers": 4,
-        "layer_types": _BOTH * 2,
-        "num_kv_shared_layers": 2,
-        "activation_sparsity_pattern": [0.0] * 4,
-        "intermediate_size": 64,
-    },
-    "edgetam_vision_model": {"backbone_channel_list": [1024, 512, 256, 64]},
-    "glm4v_moe_text": {"num_attention_heads": 32, **_SECTIONS},
-    "glm4v_text": _SECTIONS,
-    "glm_image_text": _SECTIONS,
-    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
-    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"]},
-    "hunyuan_v1_dense": {"head_dim": 8},
-    "hunyuan_v1_moe": {"head_dim": 8},
-    "hunyuan_vl_text": {"head_dim": 8, **_SECTIONS},
-    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
-    "kosmos-2": {"latent_query_num": 8},
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
-    "lw_detr": {"projector_scale_factors": [1.0]},
-    "ministral": {"head_dim": 8},
-    "molmo2_adapter": {"vision_feature_layer": [1, 0]},
-    "moonshine_streaming": {"num_key_value_heads": 8},
-    "nemotron": {"num_key_value_heads": 48},
-    "qwen2_5_omni_text": {"rope_parameters": {**_ROPE, "mrope_section": [1, 1, 1]}},
-    "qwen4_exp_text": {
-        "indexer_n_heads": 4,
-        "indexer_kv_heads": 1,
-        "indexer_head_dim": 64,
-        "indexer_budget": 8,
-        "indexer_compress_ratio": 2,
-    },
-    "sapiens2": {"pos_embed_rescale": None},
-    "wavtokenizer_encoder": {"decoder_attention_num_groups": 16},
-    "xmod": {"default_language": "en_XX"},
-}
 #: The scales that are tried, one after the other.
 SCALES = (
     Scale(16, False, 2),
     Scale(8, True, 4),
-    Scale(4, False, 2),
+    Scale(4, False, 2, 1),
     Scale(2, False, 2),
     Scale(1, False, 2),
     Scale(1, False, 99, 1),
@@ -128,6 +73,8 @@ def build(kind: str, scale: Scale, mapping: str) -> tuple[nn.Module, Any]:
     config = transformers.CONFIG_MAPPING[kind]()
     model_class = getattr(transformers, mapping)[type(config)]
     model_class = model_class[0] if isinstance(model_class, tuple) else model_class
+    kind_of_config = model_class.config_class
+    config = next((part for part in parts_of(config) if type(part) is kind_of_config), config)
     sizes: dict[Any, int] = {}
     for part in parts_of(config):
         _note_sizes(part, scale, sizes)
@@ -154,7 +101,7 @@ def _note_sizes(config: Any, scale: Scale, sizes: dict[Any, int]) -> None:
             sizes.setdefault(width, max(1, heads // scale.width) * head)
         elif scale.width > 1:
             sizes.setdefault(width, heads * max(4, head // scale.width // 4 * 4))
-    image, patch = fields.get("image_size"), first_field(config, ("patch_size",), 1)
+    image, patch = fields.get("image_size"), first_field(config, "patch_size", default=1)
     for each in image if isinstance(image, list | tuple) else [image]:
         if isinstance(each, int) and isinstance(patch, int):
             sizes["image", each] = patch * max(2, each // patch // scale.image)
@@ -192,13 +139,9 @@ def _shrink_field(name: str, value: Any, scale: Scale, sizes: dict[Any, int]) ->
     if getattr(value, "model_type", "") == "timm_backbone":
         from transformers import ResNetConfig
 
-        stages = [f"stage{number}" for number in range(1, 5)]
-        return ResNetConfig(
-            embedding_size=8,
-            hidden_sizes=[8, 8, 16, 16],
-            depths=[1] * 4,
-            out_features=stages[-len(value._out_indices or stages) :],
-        )
+        stages = [f"stage{number}" for number in range(1, 5)][-len(value._out_indices or "1234") :]
+        small = {"hidden_sizes": [8, 8, 16, 16], "depths": [1] * 4, "out_features": stages}
+        return ResNetConfig(embedding_size=8, **small)
     if hasattr(value, "to_dict"):
         return _shrink(value, scale, sizes)
     if isinstance(value, dict) and "rope" in name and not scale.fewer_heads:
@@ -212,13 +155,13 @@ def _shrink_field(name: str, value: Any, scale: Scale, sizes: dict[Any, int]) ->
         return value if isinstance(value, list | tuple) else type(value)(0)
     if isinstance(value, list | tuple) and {type(each) for each in value} == {int}:
         if re.search("indexes|indices|layer_ids|hook_ids|(?<!num)_blocks$", name):
-            return type(value)(
-                min(each, number % scale.layers) for number, each in enumerate(value)
-            )
-        if _IS_DEPTH.search(name):
+            numbers = [min(each, number % scale.layers) for number, each in enumerate(value)]
+        elif _IS_DEPTH.search(name):
             most = 1 if len(value) > 2 and scale.layers < 9 else scale.layers
-            return type(value)(min(each, most) for each in value)
-        return type(value)(_shrink_number(name, each, scale, sizes) for each in value)
+            numbers = [min(each, most) for each in value]
+        else:
+            numbers = [_shrink_number(name, each, scale, sizes) for each in value]
+        return type(value)(numbers)
     return _shrink_number(name, value, scale, sizes) if isinstance(value, int) else value
 
 
@@ -245,14 +188,9 @@ def _shrink_number(name: str, value: int, scale: Scale, sizes: dict[Any, int]) -
 
 
 def make(kind: str, mapping: str = "MODEL_MAPPING") -> tuple[nn.Module, dict[str, Any]]:
-    """Return the smallest model of the type ``kind`` that runs, and its inputs.
+    """Return the smallest model of a type that runs, and its inputs, or raise ValueError.
 
-    Args:
-        kind: The type.
-        mapping: The name of the mapping of transformers that has the class of the model.
-
-    Raises:
-        ValueError: There is none; the text has the first and the last error.
+    ``mapping`` is the name of the mapping of transformers that has the class of the model.
     """
     errors: list[str] = []
     for scale in SCALES:
