@@ -11,7 +11,7 @@ The published form is a JSON document:
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -26,57 +26,18 @@ _STATS = ("q1", "median", "q3", "rounds")
 
 
 @dataclass
-class _Cpu:
-    brand_raw: str = ""
-    count: int | None = None
-
-
-@dataclass
-class _Machine:
-    cpu: _Cpu
-    python_version: str
-    torch: str
-    devices: list[str]
-    target: str = ""
-    threads: int = 0
-    gpu: str = ""
-    cuda: str | None = None
-
-
-@dataclass
-class _Quartiles:
-    q1: float
-    median: float
-    q3: float
-
-
-@dataclass
-class _Stats(_Quartiles):
-    rounds: int
-
-
-@dataclass
 class _ExtraInfo:
     library: str
-    devices: list[str] = field(default_factory=list)
-    pairs: _Quartiles | None = None
-    peak_bytes: float | None = None
 
 
 @dataclass
 class _Benchmark:
-    """The times and the memory of one library in one benchmark."""
+    """The times of one library in one benchmark."""
 
     fullname: str
     group: str
     extra_info: _ExtraInfo
-    stats: _Stats
-
-
-@dataclass
-class _Commit:
-    id: str
-    dirty: bool = False
+    stats: dict[str, Any]
 
 
 @dataclass
@@ -84,8 +45,8 @@ class _Saved:
     """A file of pytest-benchmark. Other keys are not checked."""
 
     datetime: str
-    commit_info: _Commit
-    machine_info: _Machine
+    commit_info: dict[str, Any]
+    machine_info: dict[str, Any]
     benchmarks: list[_Benchmark]
 
 

@@ -12,7 +12,7 @@ from spec_tests.machine.input_files import RefusedError
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('"q1": 2.0', '"q1": "2"', r"\$\.benchmarks\[0\]\.stats\.q1"),
+        ('"library": "reference"', '"library": 2', r"\$\.benchmarks\[0\]\.extra_info\.library"),
         ("{", "<", "is not JSON"),
     ],
 )
