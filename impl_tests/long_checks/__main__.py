@@ -49,7 +49,7 @@ PARTS: dict[str, Sequence[Command]] = {
     "without-reference": [(*SUITE, "--reference", "none")],
     # The tests of each clause on impl with its perturbation; one must fail.
     "perturbations": [("impl_tests.long_checks.perturbations",)],
-    # All parts of impl in many threads; memory, threads and objects must not grow.
+    # All parts of impl in many threads at once.
     "stress": [("impl_tests.long_checks.stress", "--minutes", "10")],
     # The benchmarks beside torch.nn.parallel, and their ratios beside the published ones.
     "ratios": [

@@ -1,8 +1,8 @@
 """Stress test: calls to all parts of impl in many threads at once, with checks of the results.
 
 ``python -m impl_tests.long_checks.stress --minutes 10`` runs rounds of random calls. Between two
-rounds no call runs: then impl must not keep replicas, and memory and threads must not grow. The
-test is most effective on free-threaded Python, where threads switch inside statements.
+rounds no call runs: then impl must not keep replicas. The test is most effective on free-threaded
+Python, where threads switch inside statements.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
@@ -39,12 +39,6 @@ _THREADS = range(2, 17)
 _ROUND = 1.0
 #: Seconds after which a round counts as hung and the process exits.
 _TIMEOUT = 60
-#: The number of rounds in which caches fill and threads start.
-WARM_UP = 3
-#: For each resource: the largest allowed ratio of the minimum in the last third of the rounds to
-#: the maximum in the first third. Single rounds differ at random.
-_MAX_GROWTH = {"threads": 1.2, "objects": 1.01, "bytes of devices": 1.0, "resident MiB": 1.15}
-Resources = dict[str, float]
 
 
 def main() -> int:
@@ -66,7 +60,7 @@ def main() -> int:
         errors.append("the GIL was enabled during the run")
     for name, count in sorted(succeeded.items()):
         print(f"{count:8}  {name}")
-    print("\n".join(errors) or "no wrong result, no kept replicas left, no growth")
+    print("\n".join(errors) or "no wrong result, no kept replicas left")
     return int(bool(errors))
 
 
@@ -76,7 +70,7 @@ def _run_rounds(end: float, rng: random.Random) -> tuple[Counter[str], list[str]
     Returns:
         The number of calls that succeeded, by name, and the texts of all errors.
     """
-    succeeded, errors, measurements = Counter[str](), list[str](), list[Resources]()
+    succeeded, errors = Counter[str](), list[str]()
     calls = CheckedCalls()
     for call in calls.values():
         call(rng)  # The first call may import modules.
@@ -93,9 +87,8 @@ def _run_rounds(end: float, rng: random.Random) -> tuple[Counter[str], list[str]
                 succeeded += done
                 errors += failed
         errors += _find_left(calls.kept)
-        measurements.append(_read_resources())
         faulthandler.cancel_dump_traceback_later()
-    return succeeded, [*errors, *find_growth(measurements)]
+    return succeeded, errors
 
 
 def _run_round(
@@ -133,35 +126,6 @@ def _find_left(kept: "_CountingWrapper") -> Iterator[str]:
         yield "a wrapper keeps replicas outside of hold()"
     if not gc.isenabled():
         yield "the garbage collector is off outside of pause_gc"
-
-
-def _read_resources() -> Resources:
-    """Return the resources that are in use between two rounds, after a garbage collection."""
-    # A finalizer in the first collection may create garbage for the second collection.
-    gc.collect()
-    gc.collect()
-    device_bytes = sum(map(torch.accelerator.memory_allocated, range(SIMULATED_DEVICES)))
-    values = threading.active_count(), len(gc.get_objects()), device_bytes, _resident_mib()
-    return dict(zip(_MAX_GROWTH, values, strict=True))
-
-
-def _resident_mib() -> float:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * 4096 / 2**20
-    except OSError:  # Not Linux.
-        return 0.0
-
-
-def find_growth(measurements: Sequence[Resources]) -> Iterator[str]:
-    """Yield an error text for each resource that has grown by more than ``_MAX_GROWTH``."""
-    measured = measurements[WARM_UP:]
-    third = len(measured) // 3
-    for name, ratio in _MAX_GROWTH.items() if third >= WARM_UP else ():
-        first = max(each[name] for each in measured[:third])
-        last = min(each[name] for each in measured[-third:])
-        if last > first * ratio:
-            yield f"growth: {name} were at most {first} in the first rounds, at least {last} later"
 
 
 class _CountingWrapper(impl.DataParallel[nn.Module]):
