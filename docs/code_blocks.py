@@ -43,7 +43,7 @@ _EXPECTED = re.compile(r"# raises (\w+)(?:: (.*))?$")
 _FILE = re.compile(r"# file: (\S+)\n")
 #: The key of the output of the last block in the names of a page, and that of its folder.
 _OUTPUT, _FOLDER = "__output__", "__folder__"
-_TIME_LIMIT = 280
+_COMMAND_SECONDS = 280
 #: What a test replaces in the commands of a workflow, which would take many minutes.
 _IN_TESTS = {
     "run yourpackage": "run yourpackage --clause comm.scatter.slices",
@@ -147,7 +147,7 @@ def _run_shell(text: str, names: dict[str, Any]) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=_TIME_LIMIT,
+        timeout=_COMMAND_SECONDS,
         check=False,
     )
     names[_OUTPUT] = done.stdout

@@ -101,14 +101,14 @@ def _made_attributes(
         made = list(items(control))
         if not (_are_alike(control, value) and is_same(list(pairs), made, pair)):
             return None
-        found, _ = attributes_of(control)
+        of_control, _ = attributes_of(control)
     except MEMORY_ERRORS:
         raise
     except Exception:
         return None
     attributes, _ = attributes_of(value)
-    names = attributes.keys() & found.keys()
-    return {name for name in names if is_same(attributes[name], found[name], pair)}
+    names = attributes.keys() & of_control.keys()
+    return {name for name in names if is_same(attributes[name], of_control[name], pair)}
 
 
 def _are_alike(control: Any, value: Any) -> bool:
@@ -220,11 +220,11 @@ def find_difference(
     if len(others) < len(parts):
         return path
     seen |= {id(first)}
-    found = (
+    differences = (
         find_difference(part, others.get(step), f"{path}{step}", seen)
         for step, part in parts.items()
     )
-    return next((each for each in found if each is not None), None)
+    return next((each for each in differences if each is not None), None)
 
 
 def _parts_of(value: Any) -> dict[str, Any]:

@@ -78,11 +78,11 @@ def row_dims(value: Any) -> dict[str, int]:
 @lru_cache(maxsize=256)
 def _class_dims(kind: type) -> dict[str, int]:
     names = [each.__name__ for each in kind.__mro__ if each.__module__.startswith("transformers.")]
-    found: dict[str, int] = {}
+    all_dims: dict[str, int] = {}
     for ending, dims in _ROWS.items():
         if any(name.endswith(ending) for name in names):
-            found.update(dims)
-    return found
+            all_dims.update(dims)
+    return all_dims
 
 
 def row_parts(value: Any) -> list[Any]:

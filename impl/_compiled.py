@@ -128,14 +128,14 @@ def _with_ancestors(
     for module in modules:
         for child in module._modules.values():
             parents.setdefault(child, []).append(module)
-    found: set[nn.Module] = set()
+    reached: set[nn.Module] = set()
     pending = [*descendants]
     while pending:
         module = pending.pop()
-        if module not in found:
-            found.add(module)
+        if module not in reached:
+            reached.add(module)
             pending += parents.get(module, ())
-    return found
+    return reached
 
 
 def _may_be_compiled(module: nn.Module) -> bool:

@@ -67,7 +67,7 @@ def device_count(device_type: str | None = None) -> int:
     number.
     """
     try:
-        count: int = runtime(device_type).device_count()
+        count: int = runtime_of_type(device_type).device_count()
     except AttributeError as error:  # torch.accelerator calls the back end's device module.
         raise RuntimeError(f"the back end cannot count its devices: {error}") from error
     return count
@@ -75,10 +75,10 @@ def device_count(device_type: str | None = None) -> int:
 
 def runtime_of(device: torch.device) -> Any:
     """Return an object with the functions of ``torch.accelerator`` for the type of ``device``."""
-    return runtime(device.type)
+    return runtime_of_type(device.type)
 
 
-def runtime(device_type: str | None) -> Any:
+def runtime_of_type(device_type: str | None) -> Any:
     """Return an object with the functions of ``torch.accelerator`` for ``device_type``.
 
     None stands for the type of the accelerator.
@@ -96,16 +96,16 @@ def runtimes_with_streams(devices: Iterable[torch.device]) -> dict[torch.device,
     """
     runtimes: dict[str, Any] = {}
     counts: dict[str, int] = {}
-    found: dict[torch.device, Any] = {}
+    by_device: dict[torch.device, Any] = {}
     for device in devices:
         device_type = device.type
         if device_type not in runtimes:
-            runtimes[device_type] = runtime(device_type) if has_streams(device) else None
+            runtimes[device_type] = runtime_of_type(device_type) if has_streams(device) else None
             counts[device_type] = 0 if runtimes[device_type] is None else device_count(device_type)
         if runtimes[device_type] is not None:
             check_exists(device, counts[device_type])
-            found[device] = runtimes[device_type]
-    return found
+            by_device[device] = runtimes[device_type]
+    return by_device
 
 
 def check_exists(device: torch.device, count: int | None = None) -> None:
@@ -308,7 +308,7 @@ def current_device(device_type: str | None = None) -> torch.device:
     Raise RuntimeError if there is no accelerator.
     """
     device_type = device_type or _require_accelerator()
-    return torch.device(device_type, runtime(device_type).current_device_index())
+    return torch.device(device_type, runtime_of_type(device_type).current_device_index())
 
 
 def call_on_device(

@@ -105,16 +105,16 @@ def warn_of_closures(values: Iterable[Any], modules: Sequence[nn.Module]) -> Non
     ]
     tree = set(map(id, modules if unchecked else ()))
     for each in unchecked:
-        found = _find(each, lambda value: id(value) in tree)
-        if found is not None:
+        original = _find(each, lambda value: id(value) in tree)
+        if original is not None:
             is_function = isinstance(each, FunctionType)
             # The code has the function's own name, which a decorator may have replaced.
             name = each.__code__.co_qualname if is_function else type(each).__qualname__
             subject = f"The function {name}" if is_function else f"An object of class {name}"
             warn_caller(
                 f"{subject} is held by an attribute or a hook of a replicated "
-                f"module and refers to {_describe(found)}. All replicas use the "
-                f"original {_describe(found)} through it, not their copies. {_REMEDY}."
+                f"module and refers to {_describe(original)}. All replicas use the "
+                f"original {_describe(original)} through it, not their copies. {_REMEDY}."
             )
 
 
@@ -218,9 +218,9 @@ def _variables(function: FunctionType) -> Iterator[Any]:
         except ValueError:  # The variable has no value yet.
             continue
     for name in function.__code__.co_names:
-        found = function.__globals__.get(name)
-        if isinstance(found, (nn.Module, MethodType, partial)):
-            yield found
+        value = function.__globals__.get(name)
+        if isinstance(value, (nn.Module, MethodType, partial)):
+            yield value
 
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:

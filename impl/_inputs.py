@@ -212,7 +212,7 @@ class InputLeaves:
             RecursionError: Containers are nested deeper than the recursion limit, or a list,
                 tuple or dictionary contains itself.
         """
-        handler = _HANDLERS.get(type(value)) or _find_handler(value)
+        handler = _INPUT_HANDLERS.get(type(value)) or _input_handler(value)
         return handler(self, value, dim, path)
 
     def sort_attributes(self) -> None:
@@ -272,11 +272,11 @@ class InputLeaves:
             self._open.add(id(value))
         branch, recipe = BRANCHES.get(type(value)), None
         if branch is None:
-            branch = _find_branch(value)
+            branch = _input_branch(value)
             recipe = recipe_of(value, branch)
         children: list[Node] = []
         for step, part in branch.items(value):
-            handler = _HANDLERS.get(type(part)) or _find_handler(part)
+            handler = _INPUT_HANDLERS.get(type(part)) or _input_handler(part)
             children.append(handler(self, part, dim, (path, branch.step_format, step)))
         is_empty = not (branch is RegisteredBranch or children or value)
         if recipe is not None:
@@ -438,7 +438,7 @@ _Handler = Callable[[InputLeaves, Any, int | None, KeyPath], Node]
 
 #: For each exact type: the method that flattens it. For most leaves this look-up saves a chain of
 #: ``isinstance`` calls, which would take most of the time.
-_HANDLERS: dict[type, _Handler] = {
+_INPUT_HANDLERS: dict[type, _Handler] = {
     Tensor: InputLeaves._flatten_tensor,
     nn.Parameter: InputLeaves._flatten_tensor,
     PackedSequence: InputLeaves._flatten_packed,
@@ -455,8 +455,8 @@ _HANDLERS: dict[type, _Handler] = {
 }
 
 
-def _find_handler(value: object) -> _Handler:
-    for kind, handler in _HANDLERS.items():
+def _input_handler(value: object) -> _Handler:
+    for kind, handler in _INPUT_HANDLERS.items():
         if isinstance(value, kind):
             return handler
     if isinstance(value, nn.Module):
@@ -470,7 +470,7 @@ def _find_handler(value: object) -> _Handler:
     return InputLeaves._flatten_constant
 
 
-def _find_branch(value: object) -> type[Branch]:
+def _input_branch(value: object) -> type[Branch]:
     if is_registered(value) or is_tensor_dict(value):
         return RegisteredBranch
     if is_named_tuple(value):

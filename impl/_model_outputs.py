@@ -107,11 +107,11 @@ def _class_fields(kind: type) -> Mapping[str, Any] | None:
     names = [each.__name__ for each in kind.__mro__ if each.__module__.startswith("transformers.")]
     if "ModelOutput" not in names:
         return None
-    found: dict[str, Any] = {}
+    all_fields: dict[str, Any] = {}
     for beginning, fields in _FIELDS.items():
         if any(name.startswith(beginning) for name in names):
-            found.update(fields)
-    return found
+            all_fields.update(fields)
+    return all_fields
 
 
 def _are_packed(values: Sequence[Mapping[str, Any]], module: nn.Module | None) -> bool:

@@ -51,8 +51,8 @@ def has_members_outside_dict(module_class: type[nn.Module]) -> bool:
     return module_class.__basicsize__ > nn.Module.__basicsize__
 
 
-def _without_nones(found: dict[int, Tensor | None]) -> list[Tensor]:
-    return [tensor for tensor in found.values() if tensor is not None]
+def _without_nones(tensors: dict[int, Tensor | None]) -> list[Tensor]:
+    return [tensor for tensor in tensors.values() if tensor is not None]
 
 
 @exclude_from_compilation

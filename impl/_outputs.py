@@ -42,7 +42,7 @@ from ._torch_private import pytree_node
 from ._warnings import warn_caller
 
 #: Types, most of them iterable, that are not treated as containers.
-_SINGLE_VALUES = (
+_NO_CONTAINERS = (
     *(str, UserString, bytes, bytearray, memoryview, range, torch.Size),
     *(enum.Enum, nn.Module, type, Iterator),
 )
@@ -122,7 +122,7 @@ class OutputLeaves:
             RecursionError: Values are nested deeper than the recursion limit.
         """
         _check_uniform(values, path)
-        handler = _HANDLERS.get(type(values[0])) or _find_handler(values)
+        handler = _OUTPUT_HANDLERS.get(type(values[0])) or _output_handler(values)
         return handler(self, values, path)
 
     def _flatten_container(self, values: Sequence[Any], path: KeyPath) -> Node:
@@ -133,7 +133,7 @@ class OutputLeaves:
             self._open.add(id(values[0]))
         branch, recipes = BRANCHES.get(type(values[0])), None
         if branch is None:
-            branch = self._find_branch(values)
+            branch = self._output_branch(values)
             recipes = _find_recipes(values, branch)
         elif not self._attribute_depth and _are_ragged(values):
             self.lists.append((branch(values[0], []), values, path))
@@ -142,7 +142,7 @@ class OutputLeaves:
         for step, row in branch.rows(values):
             part = (path, branch.step_format, step)
             _check_uniform(row, part)
-            handler = _HANDLERS.get(type(row[0])) or _find_handler(row)
+            handler = _OUTPUT_HANDLERS.get(type(row[0])) or _output_handler(row)
             children.append(handler(self, row, part))
         if recipes is not None:
             children += self._flatten_attributes(values[0], recipes, children, path)
@@ -153,7 +153,7 @@ class OutputLeaves:
             self.lists.append((node, values, path))
         return node
 
-    def _find_branch(self, values: Sequence[Any]) -> type[Branch]:
+    def _output_branch(self, values: Sequence[Any]) -> type[Branch]:
         if isinstance(values[0], Mapping):
             return find_mapping_branch(values, self._dim, self._module)
         return _MakeNamedTupleBranch if is_named_tuple(values[0]) else FieldsBranch
@@ -309,7 +309,7 @@ class OutputLeaves:
 _Handler = Callable[[OutputLeaves, Sequence[Any], KeyPath], Node]
 
 #: For each exact type of output: the method of `OutputLeaves` that flattens it.
-_HANDLERS: dict[type, _Handler] = {
+_OUTPUT_HANDLERS: dict[type, _Handler] = {
     Tensor: OutputLeaves._flatten_tensors,
     tuple: OutputLeaves._flatten_container,
     list: OutputLeaves._flatten_container,
@@ -320,11 +320,11 @@ _HANDLERS: dict[type, _Handler] = {
 }
 
 
-def _find_handler(values: Sequence[Any]) -> _Handler:
+def _output_handler(values: Sequence[Any]) -> _Handler:
     first = values[0]
     for kind in (Tensor, PackedSequence):
         if isinstance(first, kind):
-            return _HANDLERS[kind]
+            return _OUTPUT_HANDLERS[kind]
     if all(map(is_tensor_dict, values)) and first.batch_size:
         return OutputLeaves._flatten_tensors
     if row_dims(first):
@@ -381,18 +381,18 @@ def _check_rebuilt(first: Any, members: Sequence[Any]) -> None:
 
 def _find_recipes(values: Sequence[Any], branch: type[Branch]) -> list[Recipe] | None:
     """Return how to rebuild each of ``values``, or None if none has attributes."""
-    found = [recipe_of(value, branch) for value in values]
-    if not any(found):
+    recipes = [recipe_of(value, branch) for value in values]
+    if not any(recipes):
         return None
     return [
         recipe or empty_recipe(list(branch.items(value)))
-        for value, recipe in zip(values, found, strict=True)
+        for value, recipe in zip(values, recipes, strict=True)
     ]
 
 
 def _is_single_value(value: Any) -> bool:
     """Return whether ``value`` is gathered as one value, not as a container."""
-    if isinstance(value, _SINGLE_VALUES) or hasattr(value, "__array__"):
+    if isinstance(value, _NO_CONTAINERS) or hasattr(value, "__array__"):
         return True
     is_sequence = hasattr(value, "__getitem__") and hasattr(value, "__len__")
     return not (is_sequence or hasattr(value, "__iter__") or is_dataclass_instance(value))

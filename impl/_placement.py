@@ -149,5 +149,5 @@ def _as_device_id(device: DeviceLike | None) -> DeviceId:
     """
     if is_ordinal(device):
         return int(device)
-    found = as_device_or_current(device)
-    return found.index if is_of_type(found, accelerator_type()) else found
+    resolved = as_device_or_current(device)
+    return resolved.index if is_of_type(resolved, accelerator_type()) else resolved

@@ -65,7 +65,7 @@ class References:
 
     def find_referring(self, values: Mapping[Any, Any], names: Iterable[Any]) -> list[Any]:
         """Return those of ``names`` whose value refers to a module."""
-        found = []
+        referring = []
         for name in names:
             value = values[name]
             kind = type(value)
@@ -77,10 +77,10 @@ class References:
                 if kind in _FLAT and self._is_irrelevant({*map(type, value)}):
                     continue
                 if self._refers(value):
-                    found.append(name)
+                    referring.append(name)
             elif self._finds_objects and value is not function and kind not in _PLAIN:
                 self.not_rebound.append(value)
-        return found
+        return referring
 
     def _is_irrelevant(self, kinds: set[type]) -> bool:
         """Return whether no object of a class among ``kinds`` is rebound or warned of."""

@@ -82,14 +82,14 @@ class ReplicaEntry(CopyEntry):
             seen = self.find_seen_changes()
             changed = self.samples.find(self.samples.differences())
             noted += [index for index in changed if index not in seen] + self.find_reshaped()
-        found: int | None = next(iter(noted), None)
-        if found is None and compares:
+        first: int | None = next(iter(noted), None)
+        if first is None and compares:
             # No forward has used old copies of a tensor whose change is seen now.
-            found = self.find_unseen_change()
-        if found is None:
+            first = self.find_unseen_change()
+        if first is None:
             return None
         return (
-            f"{self._names[found]!r} has changed while hold() kept copies of it, without a new "
+            f"{self._names[first]!r} has changed while hold() kept copies of it, without a new "
             "version, as by .data, NumPy, DLPack or a collective: outputs since forward "
             f"{self._forward + 1} of the block may be those of old values. Change it under "
             "torch.no_grad(), or outside of the block"
@@ -112,7 +112,7 @@ class _Attributes:
         self._modules = [module for _, module in named_modules]
         # The state beside a tensor, such as `quant_state`, is copied with it.
         states = list(chain.from_iterable(map(find_states, tensors)))
-        found: dict[int, Collection[Any]] = {
+        of_modules: dict[int, Collection[Any]] = {
             id(vars(each)): vars(each) for each in (*self._modules, *tensors, *states)
         }
         of_replicas: dict[int, Collection[Any]] = {}
@@ -125,20 +125,20 @@ class _Attributes:
             for key, value in vars(module).items():
                 # Replicas see a change of a container that they share with the module.
                 if any(attributes.get(key) is not value for attributes in copies):
-                    _add_containers(value, found)
+                    _add_containers(value, of_modules)
             # A forward may replace, add or delete tensors of its replica.
             for attributes in copies:
                 _add_containers(attributes.get("_parameters"), of_replicas)
                 _add_containers(attributes.get("_buffers"), of_replicas)
         # Some Pythons store attributes in the object itself, and not in its dictionary.
-        self._containers = [*self._modules, *states, *found.values(), *of_replicas.values()]
+        self._containers = [*self._modules, *states, *of_modules.values(), *of_replicas.values()]
         self._dicts = [each for each in self._containers if each and isinstance(each, dict)]
         self._objects, self._versions = self._read()
         # Most containers are empty dictionaries of hooks, which change with the number of hooks.
         unused = {id(hooks) for each in self._modules for hooks in hook_dicts(each) if not hooks}
         unused.update(id(vars(each)) for each in tensors if not vars(each))
         self._used = [*self._modules, *states]
-        self._used += [each for key, each in found.items() if key not in unused]
+        self._used += [each for key, each in of_modules.items() if key not in unused]
         self._members = gc.get_referents(*self._used)
         self._hook_count = hook_count()
 
@@ -175,19 +175,19 @@ def _are_same(objects: Sequence[Any], others: Sequence[Any]) -> bool:
     return len(objects) == len(others) and all(map(is_, objects, others))
 
 
-def _add_containers(value: Any, found: dict[int, Collection[Any]]) -> None:
-    """Add ``value`` to ``found`` if it is a plain container, and the plain containers in it.
+def _add_containers(value: Any, containers: dict[int, Collection[Any]]) -> None:
+    """Add ``value`` to ``containers`` if it is a plain container, and the plain containers in it.
 
     Those of a partial are its arguments, its keywords and its attributes.
     """
     if type(value) is partial:
         value = (value.func, value.args, value.keywords, vars(value))
         for member in value:
-            _add_containers(member, found)
-    elif type(value) in CONTAINERS and id(value) not in found:
-        found[id(value)] = value
+            _add_containers(member, containers)
+    elif type(value) in CONTAINERS and id(value) not in containers:
+        containers[id(value)] = value
         for member in value.values() if isinstance(value, dict) else value:
-            _add_containers(member, found)
+            _add_containers(member, containers)
 
 
 def _find(root: Any, name: str) -> Any:
@@ -199,8 +199,8 @@ def _find(root: Any, name: str) -> Any:
 
 
 def _find_tensor(root: Any, name: str) -> Tensor | None:
-    found = _find(root, name)
-    return found if isinstance(found, Tensor) else None
+    member = _find(root, name)
+    return member if isinstance(member, Tensor) else None
 
 
 class ReplicaCache(CopyCache[ReplicaEntry]):
@@ -215,8 +215,8 @@ class ReplicaCache(CopyCache[ReplicaEntry]):
     @classmethod
     def find_active(cls, wrapper: nn.Module) -> Self | None:
         """Return the replicas of ``wrapper``; None outside of :func:`keep_replicas`."""
-        found = cls.find(wrapper)
-        return found if found is not None and found.blocks else None
+        cache = cls.find(wrapper)
+        return cache if cache is not None and cache.blocks else None
 
     def replicas(
         self,

@@ -363,9 +363,9 @@ def _assign_member(
 
 def _set_non_leaf_buffers(state: dict[str, Any], buffers: Iterable[Tensor | None]) -> None:
     """Record the buffers that require grad, for the deepcopy of a replica with this ``state``."""
-    found = [buffer for buffer in buffers if buffer is not None and buffer.requires_grad]
-    if found:
-        state["_former_parameters"].non_leaf_buffers = found
+    with_grad = [buffer for buffer in buffers if buffer is not None and buffer.requires_grad]
+    if with_grad:
+        state["_former_parameters"].non_leaf_buffers = with_grad
 
 
 # The mapping ``_former_parameters`` of a replica, which makes the replica deepcopyable.

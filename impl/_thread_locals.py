@@ -51,9 +51,9 @@ class _ThreadKey(threading.local):
 
 def _find_key(local: threading.local) -> object:
     # A `threading.local` has one dictionary, from the key of each thread to the thread's values.
-    for found in gc.get_referents(local):
-        if type(found) is dict:
-            for key, values in found.copy().items():
+    for referent in gc.get_referents(local):
+        if type(referent) is dict:
+            for key, values in referent.copy().items():
                 if values is local.__dict__:
                     return key
     return None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-from ._devices import accelerator_in_use, device_count, is_cpu, runtime, type_to_use
+from ._devices import accelerator_in_use, device_count, is_cpu, runtime_of_type, type_to_use
 from ._intra_op_threads import can_set_for_one_thread, set_num_threads
 from ._settings import call_with_setting
 from ._streams import set_current_stream
@@ -55,7 +55,7 @@ class _Scope:
             *(torch.set_autocast_cache_enabled, torch.set_grad_enabled, torch.set_flush_denormal),
         ]
         if device_type is not None:
-            accelerator, ordinals = runtime(device_type), range(device_count(device_type))
+            accelerator, ordinals = runtime_of_type(device_type), range(device_count(device_type))
             self._readers += [partial(accelerator.current_stream, each) for each in ordinals]
             self._readers.append(accelerator.current_device_index)
             self._writers += [set_current_stream] * len(ordinals)

@@ -382,8 +382,8 @@ def compiler_of_module(module: nn.Module) -> Callable[..., Any] | None:
     # Without it: None, and replicas of such modules run uncompiled.
     call = module.__dict__["_compiled_call_impl"]
     names = getattr(getattr(call, "__code__", None), "co_freevars", ())
-    found = dict(zip(names, getattr(call, "__closure__", None) or (), strict=False)).get("self")
-    return None if found is None else found.cell_contents
+    cell = dict(zip(names, getattr(call, "__closure__", None) or (), strict=False)).get("self")
+    return None if cell is None else cell.cell_contents
 
 
 def exclude_from_compilation(function: _Function, *, has_callees: bool = True) -> _Function:

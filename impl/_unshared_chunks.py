@@ -98,11 +98,11 @@ def _find_views(tensors: Sequence[Sequence[Tensor]]) -> set[int]:
                     empty.append(tensor)
     shared = (
         tensor
-        for found in users.values()
-        if 1 < len(found) == len({replica for replica, _ in found})
+        for uses in users.values()
+        if 1 < len(uses) == len({replica for replica, _ in uses})
         # A tensor that all replicas share is not split.
-        and len({tensor.data_ptr() for _, tensor in found}) == len(found)
-        for _, tensor in found
+        and len({tensor.data_ptr() for _, tensor in uses}) == len(uses)
+        for _, tensor in uses
     )
     return {
         id(tensor)

@@ -295,9 +295,9 @@ def gather(
     dim = check_gather_inputs(tensors, dim)
     shape = cat_shape(tensors, dim)
     with argument("out"):
-        found = list(out.shape)
-    if found != shape:
-        raise RuntimeError(f"Expected out tensor to have shape {shape}, but got {found}")
+        actual = list(out.shape)
+    if actual != shape:
+        raise RuntimeError(f"Expected out tensor to have shape {shape}, but got {actual}")
     return copy_into_slices(out, tensors, dim)
 
 

@@ -47,9 +47,9 @@ def get_a_var(obj: object) -> Tensor | None:
     else:
         return None
     for part in parts:
-        found = get_a_var(part)
-        if found is not None:
-            return found
+        tensor = get_a_var(part)
+        if tensor is not None:
+            return tensor
     return None
 
 

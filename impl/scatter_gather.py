@@ -219,16 +219,16 @@ def gather_outputs(
     module: nn.Module | None = None,
 ) -> Any:
     """Concatenate outputs like :func:`gather`. ``module`` is the module that has returned them."""
-    found = OutputLeaves(dim, module)
+    leaves = OutputLeaves(dim, module)
     scalar_warning = as_bool("scalar_warning", scalar_warning)
     with argument("outputs"):
-        root = found.flatten(outputs, "output")
-        if found.lists:
-            found.append_rows(as_int("dim", dim))
-    kept = _find_constants(found, dim) if found.attributes else []
+        root = leaves.flatten(outputs, "output")
+        if leaves.lists:
+            leaves.append_rows(as_int("dim", dim))
+    kept = _find_constants(leaves, dim) if leaves.attributes else []
     pieces: dict[Leaf, list[Any]] = {
         leaf: [_cat_replicas(leaf, target_device, dim, scalar_warning)]
-        for leaf in [*found.gathered, *found.attributes]
+        for leaf in [*leaves.gathered, *leaves.attributes]
         if leaf not in kept
     }
     pieces.update((leaf, [_move_to_target(leaf.tensors[0], target_device)]) for leaf in kept)
@@ -297,14 +297,14 @@ def _copy_leaves(
         yield from zip(leaves, zip(*rows, strict=True), strict=True)
 
 
-def _find_constants(found: OutputLeaves, dim: int) -> list[GatheredLeaf]:
+def _find_constants(leaves: OutputLeaves, dim: int) -> list[GatheredLeaf]:
     """Return the leaves in attributes that have equal values in all replicas, and no rows.
 
     A tensor has no rows if its sizes along ``dim`` are not those of a leaf in an item, or, if
     there is none, of the first leaf.
     """
-    rows = {leaf.sizes(dim) for leaf in found.gathered or found.attributes[:1]}
-    return [leaf for leaf in found.attributes if _is_constant(leaf, dim, rows)]
+    rows = {leaf.sizes(dim) for leaf in leaves.gathered or leaves.attributes[:1]}
+    return [leaf for leaf in leaves.attributes if _is_constant(leaf, dim, rows)]
 
 
 def _is_constant(leaf: GatheredLeaf, dim: int, rows: Collection[Sequence[int]]) -> bool:

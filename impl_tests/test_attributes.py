@@ -149,7 +149,7 @@ def test_an_attribute_without_rows_reaches_each_replica_whole(attribute):
     assert scatter(items(kept=attribute), CPUS, 1)[0]["x"].shape == (7, 1)
 
 
-def test_markers_apply_in_attributes():
+def test_tensors_of_markers_in_attributes_are_copied_or_split():
     value = items(whole=Whole(ROWS), columns=SplitAlong(ROWS, 1))
     for chunk in scatter(value, CPUS):
         assert torch.equal(chunk.whole, ROWS)

@@ -205,7 +205,7 @@ def test_registration_takes_precedence_over_mappings_and_dataclasses(topology):
     assert joined["y"].hidden.tolist() == [0, 1, 2, 3]
 
 
-def test_markers_apply_inside_a_registered_object(topology):
+def test_tensors_of_markers_in_a_registered_object_are_copied_or_split(topology):
     x = torch.arange(4.0).view(2, 2)
     table = Table("marked", whole=Whole(x), columns=SplitAlong(x, 1))
     chunks = scatter(table, topology.take(2))

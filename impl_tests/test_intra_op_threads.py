@@ -140,7 +140,7 @@ print([results(2), in_new_thread(numbers)])
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS.values(), ids=PROGRAMS)
-def test_a_program_with_four_threads_prints(program, printed):
+def test_a_program_with_four_threads_shows_that(program, printed):
     completed = run_program(PROLOGUE + "torch.set_num_threads(4)\n" + program)
     assert (completed.stdout, completed.stderr) == (f"{printed}\n", "")
 

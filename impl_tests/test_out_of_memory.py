@@ -29,7 +29,7 @@ def refused_allocations(call, ordinal):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_refused_allocation_leaves_no_state_and_the_next_call_works(topology, name, ordinal):
     call = RepeatedCall(name)
-    expected, before = call.compute(), process_state.read(topology)
+    before, expected = process_state.read(topology), call.compute()
     for allocations in refused_allocations(call.compute, ordinal):
         changes = process_state.changes(before, process_state.read(topology))
         assert changes == (), f"after {allocations} allocations"

@@ -290,7 +290,7 @@ def run_script(script):
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS.values(), ids=PROGRAMS)
-def test_a_program_with_workers_prints(program, printed):
+def test_a_program_with_workers_shows_that(program, printed):
     completed = run_script(program)
     assert (completed.stdout, completed.stderr) == (printed, "")
 

@@ -63,8 +63,8 @@ def reduction_of(criterion: Criterion, default: str) -> str:
     is_used = source.keywords.keys() & {"size_average", "reduce"} or not source.option("reduction")
     if is_used and bool in (type(averages), type(reduces)):
         return "none" if reduces is False else "sum" if averages is False else "mean"
-    found: str = source.option("reduction", default)
-    return found
+    reduction: str = source.option("reduction", default)
+    return reduction
 
 
 def counts_targets(criterion: Criterion) -> bool:

@@ -84,11 +84,11 @@ class SyncBatchNorm(BatchNorm):
             RuntimeError: The replicas cannot wait for each other, one does not reach the layer, or
                 their grad modes differ.
         """
-        found = self._find_group()
-        if found is None:
+        member = self._find_group()
+        if member is None:
             return super().forward(input)
         self._check_input_dim(input)
-        group, index = found
+        group, index = member
         part = _Part(
             torch.stack(_Moments.apply(input)),  # type: ignore[no-untyped-call] # in torch
             input.numel() // max(1, input.size(1)),
@@ -119,13 +119,13 @@ class SyncBatchNorm(BatchNorm):
         """
         if not self.training and self.running_mean is not None:
             return None
-        found = running_replica.get()
-        if found is None and "_is_replica" not in self.__dict__:
+        member = running_replica.get()
+        if member is None and "_is_replica" not in self.__dict__:
             return None
-        obstacle = _NO_CALL if found is None else found[0].obstacle
+        obstacle = _NO_CALL if member is None else member[0].obstacle
         if obstacle:
             raise RuntimeError(f"SyncBatchNorm cannot share statistics of replicas {obstacle}")
-        return found if found is not None and len(found[0].modules) > 1 else None
+        return member if member is not None and len(member[0].modules) > 1 else None
 
     def _update_statistics(self, mean: Tensor, variance: Tensor, count: int) -> None:
         factor = self.momentum or 0

@@ -206,12 +206,12 @@ def _find_references(replacements: dict[int, Any]) -> Iterator[tuple[str, _Chang
 def _find_subclasses(changes: Iterable[_Change]) -> list[str]:
     """Return the names of the classes that derive from old classes, at any depth."""
     todo: list[type] = [each.before for each in changes if isinstance(each.before, type)]
-    found: set[type] = set()
+    subclasses: set[type] = set()
     while todo:
-        new: set[type] = set(type.__subclasses__(todo.pop())) - found
-        found |= new
+        new: set[type] = set(type.__subclasses__(todo.pop())) - subclasses
+        subclasses |= new
         todo += new
-    return sorted(f"{each.__module__}.{each.__qualname__}" for each in found)
+    return sorted(f"{each.__module__}.{each.__qualname__}" for each in subclasses)
 
 
 def _warn_about_old_objects(

@@ -16,7 +16,7 @@ from spec_tests.checks.numerical_gradients import check_gradients, check_second_
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.strategies.supported_layers import computed
 
-KINDS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+BATCH_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
 DEVICES = st.sampled_from([2, 3, 4, ["cpu"] * 3])
 MODES = st.lists(st.booleans(), min_size=2, max_size=4)
 
@@ -86,8 +86,8 @@ def step(module, x, parts=3):
     # The gradients of a sum are 0.
     output.backward(torch.arange(output.numel(), device=x.device).view_as(output).sin().to(x))
     gradients = [each.grad for each in [x, *module.parameters()]]
-    found = [output.detach(), gradients, list(module.buffers())]
-    return snapshot(copy.deepcopy(found[:parts]), {}, strides=False)
+    results = [output.detach(), gradients, list(module.buffers())]
+    return snapshot(copy.deepcopy(results[:parts]), {}, strides=False)
 
 
 def compare(topology, devices, layer, x, steps=2, **options):
@@ -113,7 +113,7 @@ def compare(topology, devices, layer, x, steps=2, **options):
 def test_training_is_that_of_batch_norm(
     topology, rows, dims, devices, affine, track, momentum, sizes
 ):
-    layer = KINDS[dims](2, affine=affine, track_running_stats=track, momentum=momentum)
+    layer = BATCH_NORMS[dims](2, affine=affine, track_running_stats=track, momentum=momentum)
     x = torch.randn([rows, 2, 3, 2, 2][:dims]) * 3 + 5
     count = devices if isinstance(devices, int) else len(devices)
     compare(topology, devices, layer, x, chunk_sizes=sizes and sizes[:count])
@@ -155,7 +155,7 @@ def test_a_layer_may_be_called_twice(topology):
     compare(topology, 3, Pair(first, first, second), torch.randn(7, 3))
 
 
-def test_kept_replicas_and_frozen_parameters_give_the_same(topology):
+def test_kept_replicas_and_frozen_parameters_compute_as_the_module(topology):
     computed(["batch_norm"])
     net = Pair(first, second).requires_grad_(False)
     wrapper, device = wrapped(topology, 3, net, cache_frozen_parameters=True)
@@ -167,7 +167,7 @@ def test_kept_replicas_and_frozen_parameters_give_the_same(topology):
     checks.same(step(wrapper, x), step(alone, x), tolerance=checks.LAYER)
 
 
-def test_gradients_repeat(topology):
+def test_gradients_of_several_steps_are_equal(topology):
     wrapper, device = wrapped(topology, 4, nn.Sequential(*[nn.BatchNorm1d(3)] * 3))
     x = torch.randn(9, 3).to(device)
     found = []
@@ -196,7 +196,7 @@ def test_a_single_chunk_is_computed_as_by_batch_norm(topology):
 
 
 @pytest.mark.parametrize("options", [{"in_turn": True}, {}])
-def test_evaluation_needs_no_other_replicas(topology, options):
+def test_a_replica_in_evaluation_waits_for_no_other(topology, options):
     wrapper, device = wrapped(topology, 2, Pair(first, only_without_marks), **options)
     x = marked(4, device)
     module = wrapper.eval().module
@@ -243,7 +243,7 @@ def test_a_replica_that_does_not_call_a_layer_is_an_error(topology, devices):
         wrapper(marked(6, device))
 
 
-def test_the_next_forward_works(topology):
+def test_a_forward_after_an_error_has_the_right_output(topology):
     wrapper, device = wrapped(topology, 3, Pair(first, fail_if_marked, second))
     with pytest.raises(KeyError):
         wrapper(marked(6, device))

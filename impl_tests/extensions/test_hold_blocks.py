@@ -30,10 +30,10 @@ def aliases(module):
     return [alias]
 
 
-KINDS = SGD, Adam, AdamW, Adagrad, Subclass, UnversionedSGD
+OPTIMIZERS = SGD, Adam, AdamW, Adagrad, Subclass, UnversionedSGD
 #: For each name of a step: the arguments of the test that it changes.
 STEPS = {
-    **{kind.__name__: {"kind": kind} for kind in KINDS},
+    **{kind.__name__: {"kind": kind} for kind in OPTIMIZERS},
     "thread": {"step": lambda optimizer: call_in_thread(optimizer.step)},
     "compiled": {"step": lambda optimizer: torch.compile(optimizer.step, backend="eager")()},
     "a tensor with the memory of a parameter": {"parameters_of": aliases},

@@ -26,7 +26,7 @@ SLOTS = (1, 0, 1, 2)
 _LEFT_OUT = {
     *("tanh", "shared_buffer", "counter", "assorted", "empty", "sparse_buffer", "tagged"),
 }
-KINDS = [kind for kind in MODULE_KINDS if kind not in _LEFT_OUT]
+TRAINABLE_KINDS = [kind for kind in MODULE_KINDS if kind not in _LEFT_OUT]
 
 
 class EmbeddingAmongLayers(nn.Module):
@@ -127,7 +127,7 @@ def parallel_and_separate(target, topology, make, function=nn.Module.__call__):
 # Large parameters take seconds. In a replica, parameters at one address have memory of their own.
 # Replica 0 of "branching" does not use its parameter here.
 @pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind not in ("large", "one_address", "branching")]
+    "kind", [kind for kind in TRAINABLE_KINDS if kind not in ("large", "one_address", "branching")]
 )
 @clause("divergences.FN-2.every-parameter")
 def test_forward_may_change_any_parameter_in_place(target, topology, kind):
@@ -155,7 +155,7 @@ def test_an_embedding_at_any_position_renormalises_its_rows(target, topology, in
 
 # With the rows of this test no replica of "branching" uses its parameter.
 @pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind not in ("grad_buffer", "branching")]
+    "kind", [kind for kind in TRAINABLE_KINDS if kind not in ("grad_buffer", "branching")]
 )
 @clause("divergences.FN-2.steps-in-between")
 def test_replica_zero_uses_the_parameters_after_an_optimizer_step(target, topology, kind):

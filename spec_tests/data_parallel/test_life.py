@@ -82,7 +82,7 @@ class Modes(Life):
 
 class Hooks(Life):
     @step(
-        kind=st.sampled_from(log.KINDS),
+        kind=st.sampled_from(log.HOOK_KINDS),
         flags=st.sets(st.sampled_from(log.FLAGS)),
         changes=st.booleans(),
         place=PLACES,
@@ -353,7 +353,7 @@ def test_hooks_of_a_layer_are_called_on_each_device(target, topology, known_clau
             training=None,
         )
         layer = life.found.modules.index(life.found.wrapper.module.net[0])
-        for kind in log.KINDS:
+        for kind in log.HOOK_KINDS:
             life.add_hook(kind=kind, flags=set(), changes=True, place=layer, order="fan")
     finally:
         life.teardown()

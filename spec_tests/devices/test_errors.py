@@ -13,7 +13,7 @@ from torch import accelerator
 from spec_tests.machine.clauses import clause
 
 #: Seconds after which a forked child counts as hanging.
-TIME_LIMIT = 60
+SECONDS = 60
 
 
 @clause("devices.errors.raised")
@@ -90,7 +90,7 @@ def _error_in_fork(call):
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as file:
-        is_done, _, _ = select.select([file], [], [], TIME_LIMIT)
+        is_done, _, _ = select.select([file], [], [], SECONDS)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL if not is_done else 0)
         text = file.read()

@@ -11,7 +11,7 @@ from spec_tests.strategies.replicate import module_kind_calls
 from spec_tests.strategies.supported_layers import computed
 
 #: For each clause: kinds of modules.
-KINDS = {
+KINDS_OF_CLAUSES = {
     # PyTorch 1.5: ParameterList and ParameterDict were empty in replicas (#36035, #42327).
     "replicate.zoo.parameter-containers": ["lists", "dicts"],
     # PyTorch 0.2: a weight computed from other parameters did not work in replicas (#2720).
@@ -32,7 +32,7 @@ KINDS = {
 }
 
 
-@cases("kind", KINDS)
+@cases("kind", KINDS_OF_CLAUSES)
 @given(call=module_kind_calls("linear"))
 def test_modules_of_each_kind_are_replicated(target, baselines, topology, kind, call):
     (computed_kind,) = computed([kind])

@@ -40,14 +40,14 @@ def _identity(module):
 
 
 #: For each clause: kinds of script modules.
-KINDS = {
+KINDS_OF_CLAUSES = {
     "replicate.script.scripted": ["scripted"],
     "replicate.script.traced": ["traced"],
     "replicate.script.below-python": ["below_python"],
 }
 
 
-@cases("kind", KINDS)
+@cases("kind", KINDS_OF_CLAUSES)
 @FEWER_EXAMPLES
 @given(call=script_calls())
 def test_script_modules_are_replicated(target, baselines, topology, kind, call):

@@ -330,7 +330,7 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
 #: For each kind: its constructor, for all layers: the layers of `ROW_WISE`, a layer whose output
 #: depends on the whole batch, one that uses its parameter in some replicas, and one whose forward
 #: changes buffers.
-KINDS: Mapping[str, Callable[[], nn.Module]] = {
+LAYER_KINDS: Mapping[str, Callable[[], nn.Module]] = {
     **ROW_WISE,
     "batch_norm": lambda: nn.BatchNorm1d(WIDTH),
     "branching": Branching,

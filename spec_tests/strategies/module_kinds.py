@@ -12,7 +12,7 @@ from torch.nn.utils import parametrizations, prune
 
 from spec_tests.machine.devices import Topology
 from spec_tests.strategies.layers import (
-    KINDS,
+    LAYER_KINDS,
     WIDTH,
     Convolution,
     NoneEntries,
@@ -175,10 +175,10 @@ def _weight_norm_linear() -> nn.Module:
     return layer
 
 
-#: For each kind of module: its constructor. These are the kinds in `KINDS`, and kinds that only
-#: `ModuleOfKind` builds.
+#: For each kind of module: its constructor. `LAYER_KINDS` has most of them; only `ModuleOfKind`
+#: builds the others.
 MODULE_KINDS: Mapping[str, Callable[[], nn.Module]] = {
-    **KINDS,
+    **LAYER_KINDS,
     "convolution": lambda: Convolution(torch.contiguous_format),
     "weight_norm_hook": _weight_norm_linear,
     "spectral_norm_hook": lambda: nn.utils.spectral_norm(square_layer()),

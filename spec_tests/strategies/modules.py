@@ -10,7 +10,7 @@ from torch import nn
 
 from spec_tests.machine.capabilities import offered
 from spec_tests.machine.devices import Topology
-from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual, seeded
+from spec_tests.strategies.layers import LAYER_KINDS, ROW_WISE, WIDTH, Residual, seeded
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -165,7 +165,7 @@ def _build_part(part: Part, built: list[nn.Module]) -> nn.Module:
 def _new_module(part: Part, built: list[nn.Module]) -> nn.Module:
     match part:
         case Layer(kind, frozen):
-            return KINDS[kind]().requires_grad_(not frozen)
+            return LAYER_KINDS[kind]().requires_grad_(not frozen)
         case SharedLayer(index):
             return built[index]
         case TiedLinear(index):
@@ -178,17 +178,17 @@ def _new_module(part: Part, built: list[nn.Module]) -> nn.Module:
 
 _NOT_SEPARATE = ("sparse_buffer", "parameter_as_buffer", "one_address")
 #: The kinds of layers whose parameters and buffers are dense, and share no memory.
-SEPARATE = tuple(kind for kind in KINDS if kind not in _NOT_SEPARATE)
+SEPARATE = tuple(kind for kind in LAYER_KINDS if kind not in _NOT_SEPARATE)
 #: Kinds of layers without parametrizations. A parametrized layer gets a class of its own, which
 #: cannot be pickled and is part of a reference cycle.
-PICKLABLE = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
+PICKLABLE = tuple(kind for kind in LAYER_KINDS if kind not in ("weight_norm", "orthogonal"))
 
 
 @st.composite
 def module_specs(
     draw: st.DrawFn,
     *,
-    kinds: Sequence[str] = tuple(KINDS),
+    kinds: Sequence[str] = tuple(LAYER_KINDS),
     dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64),
     max_layers_per_level: int = 4,
 ) -> ModuleSpec:

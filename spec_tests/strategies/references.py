@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from spec_tests.machine.devices import Topology
-from spec_tests.strategies.layers import KINDS
+from spec_tests.strategies.layers import LAYER_KINDS
 from spec_tests.strategies.modules import ModuleSpec, module_specs, move
 
 
@@ -202,7 +202,9 @@ def referring_specs(draw: st.DrawFn, *, hooks: bool) -> ReferringSpec:
         for _ in range(draw(st.integers(1, 3)))
     ]
     return ReferringSpec(
-        draw(module_specs(kinds=tuple(KINDS), dtypes=(torch.float32,), max_layers_per_level=3)),
+        draw(
+            module_specs(kinds=tuple(LAYER_KINDS), dtypes=(torch.float32,), max_layers_per_level=3)
+        ),
         tuple(references),
         draw(st.sampled_from(["method", "partial"])) if hooks else "",
         draw(st.booleans()),

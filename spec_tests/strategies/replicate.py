@@ -16,7 +16,7 @@ from spec_tests.checks.replica_structure import replica_structure
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
 from spec_tests.strategies.calls import SPELLINGS, DeviceAt, on_any_device, while_current
-from spec_tests.strategies.layers import KINDS
+from spec_tests.strategies.layers import LAYER_KINDS
 from spec_tests.strategies.module_kinds import ModuleOfKind
 from spec_tests.strategies.modules import ModuleSpec, module_specs
 from spec_tests.strategies.supported_layers import computed
@@ -98,7 +98,7 @@ def slot_lists(*, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
 def replicate_calls(
     draw: st.DrawFn,
     *,
-    kinds: Sequence[str] = tuple(KINDS),
+    kinds: Sequence[str] = tuple(LAYER_KINDS),
     called: bool = False,
 ) -> ReplicateCall:
     """Draw calls of ``replicate`` with networks of ``kinds``. Shrinks to one linear layer.

@@ -23,7 +23,7 @@ import torch
 
 #: Seconds without output after which a process counts as hung. With few examples no test takes as
 #: long. The time limit of pytest would make each hang cost five minutes.
-_TIME_LIMIT = 90
+_SILENT_SECONDS = 90
 #: Seconds in which a process that hangs prints the stacks of its threads.
 _SECONDS_FOR_STACKS = 5
 #: Exit status of a process whose function raised an exception.
@@ -74,7 +74,7 @@ class _Running:
 
     def has_ended(self) -> bool:
         """Return whether the process has ended; kill a process that hangs."""
-        is_hung = time.time() - self._log.stat().st_mtime > _TIME_LIMIT
+        is_hung = time.time() - self._log.stat().st_mtime > _SILENT_SECONDS
         if self.process.is_alive() and is_hung:
             assert self.process.pid is not None
             os.kill(self.process.pid, signal.SIGABRT)  # `faulthandler` prints all stacks.

@@ -62,7 +62,7 @@ def make_layers():
 
 #: For each kind of module of front_end.cpp: a function that makes the module in Python. All kinds
 #: but "layers" compute each row by itself.
-KINDS = {"tied": Tied, "tanh": nn.Tanh, "layers": make_layers}
+MODULES = {"tied": Tied, "tanh": nn.Tanh, "layers": make_layers}
 COUNT = "body.1.num_batches_tracked"
 
 
@@ -70,7 +70,7 @@ def make_module(kind):
     """Return the Python module of a kind on the first device, with the same weights each time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return KINDS[kind]().to(SIM[0])
+        return MODULES[kind]().to(SIM[0])
 
 
 def named_tensors(module):
@@ -125,7 +125,7 @@ def train(kind, module, rows, call, *args):
 
 
 def trains_alike():
-    cases = [(kind, *batch, 0) for kind in KINDS for batch in BATCHES]
+    cases = [(kind, *batch, 0) for kind in MODULES for batch in BATCHES]
     for kind, rows, count, dim in [*cases, ("tanh", 4, 2, 1), ("tanh", 4, 2, -1)]:
         actual = train(kind, make_model(kind), rows, cpp().data_parallel, SIM[:count], None, dim)
         others = [(reference.data_parallel, SIM[:count], None, dim)]
@@ -147,7 +147,7 @@ def count_forwards(devices):
 
 
 def are_copies():
-    for kind in KINDS:
+    for kind in MODULES:
         model, replicas = replicate(kind)
         for device, replica in zip(SIM[:3], replicas, strict=True):
             assert not any(x.is_leaf for x in named_tensors(replica).values() if x.requires_grad)

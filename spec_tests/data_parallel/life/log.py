@@ -29,7 +29,7 @@ _OF_PARAMETERS = {
     "gradient": "register_hook",
     "accumulated": "register_post_accumulate_grad_hook",
 }
-KINDS = (*_METHODS, *_OF_PARAMETERS)
+HOOK_KINDS = (*_METHODS, *_OF_PARAMETERS)
 FLAGS = ("prepend", "with_kwargs", "always_call")
 
 
@@ -38,7 +38,7 @@ class Hook:
     """A hook of a module, or of the parameters of a module.
 
     Args:
-        kind: One of `KINDS`.
+        kind: One of `HOOK_KINDS`.
         name: The name in the log.
         flags: Some of `FLAGS`. A kind ignores those that it lacks.
         changes: Whether the hook doubles the tensors that it can replace.

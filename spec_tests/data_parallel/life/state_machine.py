@@ -27,7 +27,7 @@ from spec_tests.strategies.modules import Layer, ModuleSpec, flatten, module_spe
 from spec_tests.strategies.tensors import device_slots
 
 #: Kinds of layers. All can be pickled, and can be converted to another dtype.
-KINDS = (
+LAYERS_OF_A_LIFE = (
     *("linear", "batch_norm", "linear_without_bias", "layer_norm", "none_entries", "grad_buffer"),
     *("shared_buffer", "counter", "lists", "dicts", "scalar", "tanh"),
 )
@@ -92,7 +92,7 @@ class Life(RuleBasedStateMachine):
         self.device_before = torch.accelerator.current_device_index()
 
     @initialize(
-        net=module_specs(kinds=KINDS, max_layers_per_level=3),
+        net=module_specs(kinds=LAYERS_OF_A_LIFE, max_layers_per_level=3),
         slots=device_slots(min_size=2) | device_slots() | st.just((None, None)),
         output=st.none() | st.integers(0, 3),
         dim=st.sampled_from([0, 1, -1]),
