@@ -13,10 +13,8 @@ from ._devices import (
     call_on_device,
     check_exists,
     current_device,
+    devices_with_streams,
     has_streams,
-    runtime_of,
-    runtimes_with_streams,
-    type_to_use,
 )
 from ._settings import call_with_setting
 from ._torch_private import exclude_from_compilation
@@ -44,16 +42,14 @@ def call_on_streams(
     Each value is the current stream of the same device. It is restored, even after an interrupt.
     The current device does not change. There is at most one stream for each device.
     """
-    runtimes = [*runtimes_with_streams(stream.device for stream in streams).values()]
-    setters = [each.set_stream for each in runtimes]
-    distinct = {id(each): each for each in runtimes}.values()
-    devices = [(each.set_device_index, each.current_device_index()) for each in distinct]
+    if not streams:
+        return function(*args)
+    device = torch.accelerator.current_device_index()
 
     def set_streams(streams: Iterable[torch.Stream]) -> None:
-        for set_stream, stream in zip(setters, streams, strict=True):
-            set_stream(stream)
-        for set_device_index, index in devices:  # `set_stream` has changed the current devices.
-            set_device_index(index)
+        for stream in streams:
+            torch.accelerator.set_stream(stream)
+        torch.accelerator.set_device_index(device)  # `set_stream` has changed it.
 
     return call_with_setting(set_streams, [*streams], [*streams.values()], function, *args)
 
@@ -71,9 +67,8 @@ def is_stream(value: object) -> bool:
 
 
 def current_stream(device: torch.device) -> torch.Stream:
-    """Return the current stream of ``device``, a device of an accelerator that exists."""
-    stream: torch.Stream = runtime_of(device).current_stream(device.index)
-    return stream
+    """Return the current stream of ``device``, a device of the accelerator that exists."""
+    return torch.accelerator.current_stream(device.index)
 
 
 def current_stream_by_device(
@@ -83,8 +78,7 @@ def current_stream_by_device(
 
     Raise RuntimeError if one of them does not exist.
     """
-    runtimes = runtimes_with_streams(devices).items()
-    return {device: each.current_stream(device.index) for device, each in runtimes}
+    return {device: current_stream(device) for device in devices_with_streams(devices)}
 
 
 def set_current_streams(streams: Sequence[torch.Stream]) -> None:
@@ -96,10 +90,9 @@ def set_current_streams(streams: Sequence[torch.Stream]) -> None:
 
 def set_current_stream(stream: torch.Stream) -> None:
     """Make ``stream`` current on its device. The current device does not change."""
-    accelerator = runtime_of(stream.device)
-    device = accelerator.current_device_index()
-    accelerator.set_stream(stream)
-    accelerator.set_device_index(device)
+    device = torch.accelerator.current_device_index()
+    torch.accelerator.set_stream(stream)
+    torch.accelerator.set_device_index(device)
 
 
 def side_stream(device: torch.device) -> torch.Stream | None:
@@ -162,7 +155,7 @@ def wait_for_grad(grad: Tensor) -> Tensor:
     than ``grad``.
     """
     if has_streams(grad.device):
-        here = current_device(type_to_use(grad.device))
+        here = current_device()
         if grad.device != here:
             current_stream(here).wait_stream(current_stream(grad.device))
     return grad
