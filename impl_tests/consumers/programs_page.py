@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ _HERE = Path(__file__).resolve().parents[1]
 PAGE = _HERE.parent / "docs" / "from_data_parallel" / "programs.md"
 #: The verdicts of the sweep, the worst one first.
 VERDICTS = ("wrong", "refused", "random", "mix", "listed", "equal")
+#: The beginning of the names of models with a head in the sweep.
+_HEAD = "causal_lm/"
 #: For each library of the sweep: its wrappers.
 _LIBRARIES = {"impl": ("cpu", "sim"), "torch.nn.parallel": ("reference",)}
 
@@ -50,10 +53,10 @@ def with_tables(page: str) -> str:
 
 
 def count_verdicts() -> dict[str, Counter[str]]:
-    """Return the numbers of the verdicts of each library in the sweep."""
+    """Return the numbers of the verdicts of each library in the sweep, without those of heads."""
     return {
         library: Counter(verdicts.values())
-        for library, verdicts in _find_verdicts(_results("sweep")).items()
+        for library, verdicts in _find_verdicts(_choose(_results("sweep"), heads=False)).items()
     }
 
 
@@ -83,32 +86,41 @@ def _use_rows(results: dict[str, Any]) -> Iterator[list[str]]:
         yield [each["package"], use, *cells]
 
 
-def _verdict_rows(results: dict[str, Any]) -> Iterator[list[str]]:
+def _choose(results: dict[str, Any], *, heads: bool) -> dict[str, Any]:
+    return {name: each for name, each in results.items() if name.startswith(_HEAD) is heads}
+
+
+def _verdict_rows(results: dict[str, Any], *, heads: bool = False) -> Iterator[list[str]]:
     """Yield the architectures of each verdict."""
-    for library, verdicts in _find_verdicts(results).items():
+    for library, verdicts in _find_verdicts(_choose(results, heads=heads)).items():
         for verdict in reversed(VERDICTS):
             names = [name for name, each in verdicts.items() if each == verdict]
             if names:
-                yield [library, verdict, str(len(names)), _shorten(names)]
+                yield [library, verdict, str(len(names)), _shorten(names).replace(_HEAD, "")]
 
 
 def _reason_rows(results: dict[str, Any]) -> Iterator[list[str]]:
     """Yield the architectures that are neither equal nor mix with impl, and the reasons."""
     verdicts = _find_verdicts(results)["impl"]
-    reasons = read_results(_HERE / "sweep" / "reasons.json")
     for name, verdict in verdicts.items():
         if verdict not in ("equal", "mix"):
             found = max(results[name]["cpu"], results[name]["sim"], key=len)
-            yield [_shorten([name]), found.replace("|", "\\|"), reasons.get(name, "")]
+            yield [_shorten([name]), found.replace("|", "\\|"), _find_reason(name)]
 
 
 def _unbuilt_rows(results: dict[str, Any]) -> Iterator[list[str]]:
     """Yield the architectures without a result for each reason."""
-    reasons = read_results(_HERE / "sweep" / "reasons.json")
-    names = [name for name, each in results.items() if "cpu" not in each]
-    for reason in sorted({reasons.get(name, "") for name in names}):
-        some = [name for name in names if reasons.get(name, "") == reason]
+    reasons = {name: _find_reason(name) for name, each in results.items() if "cpu" not in each}
+    for reason in sorted({*reasons.values()}):
+        some = [name for name, each in reasons.items() if each == reason]
         yield [reason, str(len(some)), _shorten(some)]
+
+
+def _find_reason(name: str) -> str:
+    """Return the reason of an architecture, or of its type, if it has a head."""
+    reasons = read_results(_HERE / "sweep" / "reasons.json")
+    reason: str = reasons.get(name) or reasons.get(name.replace(_HEAD, "transformers/"), "")
+    return reason
 
 
 def _find_verdicts(results: dict[str, Any]) -> dict[str, dict[str, str]]:
@@ -126,11 +138,13 @@ def _shorten(names: Sequence[str]) -> str:
     return ", ".join(name.removeprefix("transformers/") for name in names)
 
 
+_Rows = Callable[[dict[str, Any]], Iterator[list[str]]]
 #: For each beginning of a table: the folder of its results, and a function that yields its rows.
-_TABLES = {
+_TABLES: Mapping[str, tuple[str, _Rows]] = {
     "| package | what is trained |": ("consumers", _consumer_rows),
     "| package | use |": ("consumers/uses", _use_rows),
     "| library | verdict |": ("sweep", _verdict_rows),
+    "| library | verdict of the head |": ("sweep", partial(_verdict_rows, heads=True)),
     "| architecture | result |": ("sweep", _reason_rows),
     "| reason | not built |": ("sweep", _unbuilt_rows),
 }
