@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.module import _WrappedHook
+from torch.nn.modules.module import _has_any_global_hook, _WrappedHook
 from torch.utils import _pytree
 from torch.utils._device import DeviceContext
 from torch.utils.hooks import RemovableHandle
@@ -268,13 +268,14 @@ def have_hooks_or_history(tensors: Sequence[Tensor]) -> list[bool]:
 
 
 def module_has_hooks(module: nn.Module) -> bool:
-    """Return whether a call of ``module`` calls hooks of ``module``."""
+    """Return whether a call of ``module`` calls hooks of ``module``, or of all modules."""
     # Without it: hooks of cross entropy would get losses of targets in place of their mean.
     return bool(
         module._forward_pre_hooks
         or module._forward_hooks
         or module._backward_pre_hooks
         or module._backward_hooks
+        or _has_any_global_hook()
     )
 
 

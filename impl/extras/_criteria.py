@@ -80,6 +80,7 @@ def counts_targets(criterion: Criterion) -> bool:
     return (
         any(type(function).forward is kind.forward for kind in kinds)
         and "forward" not in vars(function)
+        and type(function).__call__ is nn.Module.__call__
         and not keywords
         and not any(map(module_has_hooks, chain(*(each.modules() for each in modules))))
     )
@@ -112,7 +113,8 @@ def check_mean(criterion: Criterion) -> None:
     """
     function = _find_source(criterion).function
     if isinstance(function, nn.Module):
-        code = None if "forward" in vars(function) else getattr(type(function), "forward", None)
+        is_own = "forward" in vars(function) or type(function).__call__ is not nn.Module.__call__
+        code = None if is_own else getattr(type(function), "forward", None)
     else:
         code = function
     variables = getattr(code, "__globals__", None)

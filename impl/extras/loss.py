@@ -184,6 +184,8 @@ class _Part(NamedTuple):
     #: If the weight is the number of rows: this number, and the elements of each tensor.
     rows: int = 0
     sizes: tuple[int, ...] = ()
+    #: The mean of a chunk with the weight 0, if it is finite.
+    empty: Tensor | None = None
 
 
 class _ModuleWithLoss(nn.Module):
@@ -222,20 +224,20 @@ class _ModuleWithLoss(nn.Module):
         is_index = isinstance(target, Tensor) and not target.is_floating_point()
         if is_mean and is_index and self.mean_over is None and counts_targets(self.criterion):
             return _sum_over_targets(self.criterion, output, target)
+        divisor = None
+        if is_mean and callable(self.mean_over):  # The criterion may change its arguments.
+            with argument("mean_over"):
+                divisor = _as_divisor(self.mean_over(output, target))
         loss = _as_number(self.criterion(output, target), reduction)
         if _rows is None or not is_mean:
             return loss
+        if divisor is not None:
+            return _divided_part(loss, divisor)
         return self._part(loss, len(_rows), output, target)
 
     def _part(self, loss: Tensor, rows: int, output: Any, target: Any) -> _Part:
-        """Return the mean ``loss`` of a chunk with its weight."""
+        """Return the mean ``loss`` of a chunk, weighted by its rows."""
         mean = loss.to(_wide(loss.dtype))
-        if callable(self.mean_over):
-            with argument("mean_over"):
-                weight = _as_weight(self.mean_over(output, target), mean)
-            if not weight:  # The mean of an empty chunk is NaN, and so are its gradients.
-                mean = torch.zeros_like(mean)
-            return _Part(mean * weight, weight, loss.dtype)
         mean = mean if rows else mean.nan_to_num()
         weight = torch.full_like(mean, rows)
         if self.mean_over is not None:
@@ -254,11 +256,22 @@ def _check_mean_over(value: Any) -> None:
             raise ValueError(f"mean_over must be 'rows' or a function, not {value!r}")
 
 
-def _as_weight(value: Any, mean: Tensor) -> Tensor:
-    """Return the result of ``mean_over`` as a tensor like ``mean``."""
+def _as_divisor(value: Any) -> Tensor:
+    """Return the result of ``mean_over`` as a tensor of its own without dimensions."""
     if not isinstance(value, (Tensor, Real)):
         raise TypeError(f"the function must return a number, not {type(value).__name__}")
-    return torch.as_tensor(value, dtype=mean.dtype, device=mean.device).view(())
+    return torch.as_tensor(value).clone().view(())
+
+
+def _divided_part(loss: Tensor, divisor: Tensor) -> _Part:
+    """Return the mean ``loss`` of a chunk, weighted by the number by which it divides."""
+    mean = loss.to(_wide(loss.dtype))
+    weight = divisor.to(mean)
+    if weight:
+        return _Part(mean * weight, weight, loss.dtype)
+    # The mean of a chunk in which nothing counts may be NaN, and so would be its gradients.
+    empty = mean if mean.isfinite() else None
+    return _Part(torch.zeros_like(mean), weight, loss.dtype, empty=empty)
 
 
 def _as_number(loss: Any, reduction: str) -> Tensor:
@@ -308,6 +321,9 @@ def _sum_over_targets(criterion: Criterion, output: Any, target: Tensor) -> _Par
 
 def _mean_of_batch(parts: Sequence[_Part], device: DeviceLike) -> Tensor:
     """Return the mean loss of the batch."""
+    if all(part.empty is not None for part in parts):  # Nothing counts in the batch.
+        means: Tensor = gather([part.empty for part in parts], device, scalar_warning=False)
+        return means.mean().to(parts[0].dtype)
     _check_sizes([part.sizes for part in parts], [part.rows for part in parts])
     totals, weights = gather([part[:2] for part in parts], device, scalar_warning=False)
     mean: Tensor = (totals.sum() / weights.sum()).to(parts[0].dtype)

@@ -14,6 +14,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
@@ -258,19 +259,37 @@ def test_means_of_cross_entropy_count_targets(
     )
 
 
-@given(masks=st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=7), devices=DEVICES)
-@example(masks=[1.0, 1.0, 0.0], devices=2)
-def test_means_over_masked_rows_have_the_gradients_of_the_module(topology, masks, devices):
-    assume(any(masks))
+@given(
+    masks=st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=7),
+    devices=DEVICES,
+    least=st.sampled_from([0, 1]),
+)
+@example(masks=[1.0, 1.0, 0.0], devices=2, least=0)
+@example(masks=[0.0, 0.0, 0.0], devices=2, least=1)
+def test_means_over_masked_rows_have_the_gradients_of_the_module(topology, masks, devices, least):
+    assume(least or any(masks))
     compare(
         topology,
         devices,
         nn.Linear(3, 1),
-        lambda output, target: (output.view(-1) ** 2 * target).sum() / target.sum(),
+        lambda output, mask: (output.view(-1) ** 2 * mask).sum() / mask.sum().clamp(min=least),
         torch.rand(len(masks), 3),
         torch.tensor(masks),
         mean_over=lambda _, target: target.sum(),
     )
+
+
+def test_mean_over_is_called_before_the_criterion_changes_the_target():
+    def criterion(output, target):
+        return functional.cross_entropy(output, target.masked_fill_(target == 1, IGNORED))
+
+    labels = torch.tensor([0, 1, 1, 1, 2])
+    wrapper = impl.DataParallelWithLoss(
+        nn.Identity(), criterion, ["cpu"] * 2, mean_over=lambda _, target: (target != 1).sum()
+    )
+    x = torch.rand(5, CLASSES)
+    found = wrapper(x, target=labels.clone())
+    checks.same(found, criterion(x, labels), tolerance=checks.LAYER)
 
 
 @given(rows=st.integers(1, 9), devices=DEVICES)
@@ -460,6 +479,20 @@ def with_hook(criterion):
     return criterion
 
 
+class Shifted(nn.CrossEntropyLoss):
+    """A criterion whose call changes the target."""
+
+    def __call__(self, output, target):
+        return super().__call__(output, target.masked_fill(target == 1, IGNORED))
+
+
+class Squared(nn.MSELoss):
+    """A criterion whose call changes the loss."""
+
+    def __call__(self, output, target):
+        return super().__call__(output, target) ** 2
+
+
 def mean_of(output, _):
     return output.mean()
 
@@ -479,6 +512,8 @@ LABELS = torch.arange(4)
 #: Criteria whose means may divide by another number than rows, with their names in the error.
 OTHERS = {
     "own forward": (Focal(), "Focal"),
+    "own call": (Shifted(), "Shifted"),
+    "own call of another loss": (Squared(), "Squared"),
     "replaced forward": (with_forward(nn.MSELoss()), "MSELoss"),
     "hooks": (with_hook(nn.NLLLoss()), "NLLLoss"),
     "hooks of a partial": (partial(with_hook(nn.NLLLoss())), "NLLLoss"),
@@ -497,6 +532,16 @@ def test_a_mean_that_may_not_be_one_over_rows_is_refused(criterion, name):
     wrapper = impl.DataParallelWithLoss(nn.Identity(), criterion, ["cpu"] * 2)
     with pytest.raises(ValueError, match=f"the mean of {name} may not.* Pass mean_over='rows'"):
         wrapper(X, target=LABELS)
+
+
+def test_a_mean_with_hooks_of_all_modules_is_refused():
+    handle = register_module_forward_pre_hook(lambda *_: None)
+    try:
+        wrapper = impl.DataParallelWithLoss(nn.Identity(), nn.NLLLoss(), ["cpu"] * 2)
+        with pytest.raises(ValueError, match="or it has hooks"):
+            wrapper(X, target=LABELS)
+    finally:
+        handle.remove()
 
 
 def test_mean_over_rows_weights_by_rows():
