@@ -95,8 +95,7 @@ def _made_attributes(
     Return None if ``call`` fails, or returns an object with other items.
     """
     try:
-        with torch.no_grad():  # Nothing of the control is in a graph.
-            control = call(type(value), [key for key, _ in pairs], [part for _, part in pairs])
+        control = call(type(value), [key for key, _ in pairs], [part for _, part in pairs])
         pair = frozenset([(id(value), id(control))])
         made = list(items(control))
         if not (_are_alike(control, value) and is_same(list(pairs), made, pair)):
@@ -126,7 +125,10 @@ def attributes_of(value: Any) -> tuple[dict[str, Any], list[str]]:
     attributes: dict[str, Any] = {}
     cached = []
     kinds = type(value).__mro__
-    for name, attribute in list(getattr(value, "__dict__", {}).items()):
+    own = getattr(value, "__dict__", {})
+    if own is not getattr(value, "__dict__", None):
+        own = {}  # A property of the class makes it.
+    for name, attribute in list(own.items()):
         if any(_is_cached(vars(kind).get(name)) for kind in kinds):
             cached.append(name)
         elif isinstance(name, str):
@@ -182,6 +184,8 @@ def _have_same_parts(first: Any, second: Any, counterparts: frozenset[tuple[int,
     if isinstance(first, Tensor) or hasattr(type(first), "__array__"):
         if first.shape != second.shape or first.dtype != second.dtype:
             return False
+        if isinstance(first, Tensor) and first.requires_grad != second.requires_grad:
+            return False
         equal = (first == second) | ((first != first) & (second != second))  # NaN equals NaN.
         return bool(equal.all())
     if isinstance(first, Mapping):
@@ -194,9 +198,11 @@ def _have_same_parts(first: Any, second: Any, counterparts: frozenset[tuple[int,
     if isinstance(first, list | tuple | deque | UserList):
         pairs = zip(first, second, strict=True)
         return all(is_same(*each, counterparts) for each in pairs)
-    if _are_equal(first, second) or isinstance(first, _PLAIN):
+    if isinstance(first, (*_PLAIN, type)):
         return _are_equal(first, second)
-    # Two objects, bound methods or partials: compare their states.
+    # Objects with attributes may be equal without being the same, so compare their states.
+    if not attributes_of(first)[0] and _are_equal(first, second):
+        return True
     return is_same(first.__reduce_ex__(4), second.__reduce_ex__(4), counterparts)
 
 

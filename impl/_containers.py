@@ -13,6 +13,7 @@ from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import is_
+from types import MethodType
 from typing import Any, ClassVar, TypeGuard
 
 from ._attributes import MEMORY_ERRORS as MEMORY_ERRORS
@@ -132,8 +133,7 @@ class Branch(Node):
         if type(built) is not type(self.template):
             return built
         before = list(self.items(built)) if isinstance(built, Mapping) else []
-        # An attribute may refer to its own container.
-        recipe.finish(built, [built if part is self.template else part for part in parts[count:]])
+        recipe.finish(built, [_rebind(part, self.template, built) for part in parts[count:]])
         if before and not is_same(list(self.items(built)), before):
             # One of the attributes holds the items.
             return self._make(recipe, parts[:count])
@@ -261,7 +261,11 @@ class MappingBranch(Branch):
             return _copy_with_items(self.template, list(pairs))
         # Build mappings of other classes from a dict: a shallow copy may share its storage with
         # the original.
-        return kind(dict(pairs))
+        items = dict(pairs)
+        built = kind(items)
+        if not _have_same_items(dict(built.items()), items):
+            raise TypeError(f"{kind.__name__}, called with a dict of its items, has other items")
+        return built
 
 
 class FieldsBranch(Branch):
@@ -361,6 +365,22 @@ def is_dataclass_instance(value: object) -> TypeGuard[Any]:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
+def _have_same_items(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> bool:
+    """Return whether two dictionaries have the same keys, and the same objects as values."""
+    return first.keys() == second.keys() and all(first[key] is second[key] for key in first)
+
+
+def _rebind(part: Any, template: Any, built: Any) -> Any:
+    """Return ``part``, or its counterpart if it is the container itself or a method of it."""
+    if part is template:
+        return built
+    if getattr(part, "__self__", None) is not template:
+        return part
+    if isinstance(part, MethodType):
+        return MethodType(part.__func__, built)
+    return getattr(built, part.__name__)  # A method of a built-in class.
+
+
 def _copy_with_items(template: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
     """Return a copy of ``template`` with the items ``pairs``.
 
@@ -370,6 +390,9 @@ def _copy_with_items(template: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
         built: Any = copy.copy(template)
         for key, value in pairs:
             built[key] = value
+        items = dict(pairs)
+        if not _have_same_items(dict(built.items()), items):  # The class changes what is set.
+            dict.update(built.data if isinstance(built, UserDict) else built, items)
         if getattr(template, "__dict__", None) is template:
             built.__dict__ = built
     except Exception:

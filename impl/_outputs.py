@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ._attributes import MEMORY_ERRORS, Recipe, empty_recipe, find_difference
+from ._attributes import MEMORY_ERRORS, Recipe, empty_recipe, find_difference, is_same
 from ._caches import CacheBranch, check_other_attributes, row_dims, row_parts
 from ._containers import (
     BRANCHES,
@@ -301,6 +301,16 @@ class OutputLeaves:
         (self.attributes if self._attribute_depth else self.gathered).append(leaf)
         return leaf
 
+    def _flatten_sets(self, values: Sequence[Any], path: KeyPath) -> Node:
+        """Flatten sets of one tensor. Other members have no order, so the sets are listed."""
+        members = [member for value in values for member in value]
+        if not any(isinstance(member, Tensor) for member in members):
+            return self._flatten_values(values, path)
+        if len(members) == len(values) and all(isinstance(each, Tensor) for each in members):
+            return self._flatten_iterable(values, path)
+        error = ValueError("the members of a set have no order")
+        return Constant(_warn_not_gathered(values, "be joined", error))
+
     def _flatten_values(self, values: Sequence[Any], path: KeyPath) -> Node:
         """Return a constant: the list of the values that are not gathered."""
         return Constant(list(values))
@@ -333,7 +343,9 @@ def _output_handler(values: Sequence[Any]) -> _Handler:
         return OutputLeaves._flatten_registered
     if isinstance(first, Mapping) or is_named_tuple(first):
         return OutputLeaves._flatten_container
-    if _is_single_value(first) or _are_unordered(values):
+    if all(isinstance(value, set | frozenset) for value in values):
+        return OutputLeaves._flatten_sets
+    if _is_single_value(first):
         return OutputLeaves._flatten_values
     if is_dataclass_instance(first):
         return OutputLeaves._flatten_container
@@ -374,6 +386,8 @@ def _check_rebuilt(first: Any, members: Sequence[Any]) -> None:
     """Raise ValueError if ``first`` holds more than its members, so that it cannot be rebuilt."""
     with torch.no_grad():
         rebuilt = type(first)(tuple(members))
+    if not is_same([*rebuilt], [*members]):
+        raise ValueError("its class, called with its members, has other members")
     lost = find_difference(first, rebuilt, type(first).__name__)
     if lost is not None:
         raise ValueError(f"its class, called with its members, does not make {lost}")
@@ -396,17 +410,6 @@ def _is_single_value(value: Any) -> bool:
         return True
     is_sequence = hasattr(value, "__getitem__") and hasattr(value, "__len__")
     return not (is_sequence or hasattr(value, "__iter__") or is_dataclass_instance(value))
-
-
-def _are_unordered(values: Sequence[Any]) -> bool:
-    """Return whether ``values`` are sets that do not all contain only tensors.
-
-    Equal members of two sets may be in different orders, so sets are not gathered. Only sets of
-    tensors are gathered, as in torch.nn.parallel.
-    """
-    return all(isinstance(value, set | frozenset) for value in values) and not all(
-        isinstance(member, Tensor) for value in values for member in value
-    )
 
 
 def _check_same_context(values: Sequence[Any]) -> None:

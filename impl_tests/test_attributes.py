@@ -183,7 +183,7 @@ def weigh(_, batch):
 @pytest.mark.parametrize("device_ids", [CPUS, [0, 1], [0, 0]])
 def test_attributes_of_inputs_and_outputs_have_gradients(topology, device_ids):
     devices = ["cpu"] * 2 if device_ids is CPUS else topology.take(device_ids)
-    weight = ROWS.to(devices[0]).requires_grad_()
+    weight = ROWS.to(devices[0]).clone().requires_grad_()
     batch = Items(x=ROWS.to(devices[0]))
     batch.weight = weight
     steps = []
@@ -192,6 +192,48 @@ def test_attributes_of_inputs_and_outputs_have_gradients(topology, device_ids):
         (gradient,) = torch.autograd.grad(found.total.square().sum(), [weight])
         steps.append([found["y"].tolist(), found.total.tolist(), gradient.tolist()])
     assert steps[0] == steps[1]
+
+
+class Weighted(dict):
+    """A dictionary that makes weights."""
+
+    def __init__(self, items):
+        super().__init__(items)
+        self.weight = torch.ones(len(self["x"]), 1)
+
+
+def weigh_output(gate, x):
+    """Return an output whose weights are not those of its class, but have equal values."""
+    output = Weighted({"x": x})
+    output.weight = gate.scale.expand(len(x), 1)
+    return output
+
+
+def test_attributes_that_require_grad_are_not_made_anew():
+    batch = Weighted({"x": ROWS})
+    batch.weight.requires_grad_()
+    gate = Calls(weigh_output, scale=nn.Parameter(torch.ones(1)))
+    output = DataParallel(gate, CPUS)(batch["x"])
+    output.weight.sum().backward()
+    assert gate.scale.grad == 7
+    multiply = Calls(lambda _, value: value["x"] * value.weight)
+    DataParallel(multiply, CPUS)(batch).sum().backward()
+    assert batch.weight.grad.equal(ROWS.sum(1, keepdim=True))
+
+
+class DoubledPairs(Pairs):
+    """A mapping that is no dict, and doubles its items."""
+
+    def __init__(self, items):
+        super().__init__({key: 2 * value for key, value in items.items()})
+
+
+def test_a_mapping_whose_class_changes_the_items_is_refused():
+    value = DoubledPairs({"x": ROWS})
+    with pytest.raises(TypeError, match=r"inputs: a DoubledPairs with tensors cannot be rebuilt"):
+        scatter(value, CPUS)
+    with pytest.raises(TypeError, match=r"DoubledPairs, called with .* has other items"):
+        gather([value, value], "cpu")
 
 
 def add(step):
@@ -204,6 +246,7 @@ def add(step):
         (torch.tensor([1.0, torch.nan]), torch.tensor([1.0, torch.nan]), True),
         (torch.ones(1), torch.ones(2), False),
         (torch.ones(2), torch.ones(2).double(), False),
+        (torch.ones(2), torch.ones(2, requires_grad=True), False),
         ([ROWS, {"a": {1}}], [ROWS.clone(), {"a": {1}}], True),
         ({"a": 1, "b": 2}, {"a": 1}, False),
         (5, 0, False),

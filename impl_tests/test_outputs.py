@@ -38,6 +38,35 @@ def test_out_of_memory_error_of_an_iterable_is_propagated(monkeypatch, error, pa
     assert str(caught.value) == "m"
 
 
+class Doubled:
+    """An iterable that doubles its members."""
+
+    def __init__(self, members):
+        self.members = [2 * member for member in members]
+
+    def __iter__(self):
+        return iter(self.members)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "text"),
+    [
+        (set, 2, "set .* cannot be joined .*the members of a set have no order"),
+        (Doubled, 1, "Doubled .* cannot be built .*has other members"),
+    ],
+    ids=["set", "doubled"],
+)
+def test_iterables_that_cannot_be_rebuilt_are_listed(kind, count, text):
+    outputs = [kind(torch.ones(2) for _ in range(count)) for _ in range(2)]
+    with pytest.warns(UserWarning, match=text):
+        assert gather(outputs, "cpu") == outputs
+
+
+def test_sets_of_one_tensor_are_joined():
+    (joined,) = gather([{torch.ones(2)}, {torch.zeros(1)}], "cpu")
+    assert joined.tolist() == [1, 1, 0]
+
+
 def shorten(module, x, lengths):
     """Return the outputs for a row, with as many steps as ``lengths`` says."""
     y = module.linear(x)

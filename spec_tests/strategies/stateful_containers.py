@@ -4,6 +4,7 @@ from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, d
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
+from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -110,6 +111,58 @@ class Tree(dict):  # type: ignore[type-arg]  # members of any type
         self.option = option
 
 
+@dataclass
+class Option:
+    """A value that equals others with the same name."""
+
+    name: str = "default"
+    scale: int = field(default=1, compare=False)
+
+
+class Configured(dict):  # type: ignore[type-arg]  # members of any type
+    """A dictionary that makes an option."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.option = Option()
+
+
+class Doubled(OrderedDict[str, Any]):
+    """An OrderedDict that doubles what is set."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, 2 * value)
+
+
+class DoubledEncoding(UserDict[str, Any]):
+    """A UserDict that doubles what is set."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, 2 * value)
+
+
+class WithDefault(dict):  # type: ignore[type-arg]  # members of any type
+    """A dictionary whose ``__dict__`` are its items, as those of munch, and that has a default."""
+
+    default: Any
+
+    def __init__(self, default: Any = None, **items: Any) -> None:
+        super().__init__(items)
+        object.__setattr__(self, "default", default)
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # a property
+        return dict(self)
+
+    def __getstate__(self) -> Any:
+        """Return the default."""
+        return [self.default]
+
+    def __setstate__(self, state: Any) -> None:
+        """Set the default."""
+        object.__setattr__(self, "default", state[0])
+
+
 class Slotted(dict):  # type: ignore[type-arg]  # members of any type
     """A dictionary with a slot."""
 
@@ -184,6 +237,7 @@ class Window(deque[Any]):
 
     def __init__(self, maxlen: int, members: Iterable[Any]) -> None:
         super().__init__(members, maxlen)
+        self.read = self.__getitem__
 
 
 class LongList(list):  # type: ignore[type-arg]  # members of any type
@@ -303,6 +357,14 @@ def with_extras(value: Any, rows: Tensor) -> Any:
     return value
 
 
+def configured(rows: Tensor) -> Configured:
+    """Return a `Configured` whose option has been changed, and that has a method of its own."""
+    result = Configured(x=rows)
+    result.option.scale = 5
+    result.read = MethodType(Configured.get, result)  # type: ignore[attr-defined]
+    return result
+
+
 def slotted(kind: type[Slotted | PrivatelySlotted], rows: Tensor) -> Any:
     """Return a dictionary of class ``kind`` whose slot has rows."""
     result = kind(x=rows)
@@ -323,6 +385,10 @@ MAKE_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
 CARRY_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
     "keywords": lambda rows: Keywords(x=rows),
     "tree": lambda rows: Tree({"branch": {"x": rows}}, "changed"),
+    "configured": configured,
+    "doubled-OrderedDict": lambda rows: Doubled(x=rows),
+    "doubled-UserDict": lambda rows: DoubledEncoding(x=rows),
+    "with-default": lambda rows: WithDefault(7, x=rows),
     "slot": partial(slotted, Slotted),
     "private-slot": partial(slotted, PrivatelySlotted),
     "dict": lambda rows: with_extras(Config(x=rows), rows),
@@ -365,15 +431,18 @@ def contents(value: Any, containers: tuple[int, ...] = ()) -> Any:
         return value.tolist()
     if id(value) in containers:
         return "its container"
-    if not isinstance(value, Mapping | list | tuple | deque | UserList | Named | Counted):
+    if hasattr(value, "__self__"):
+        return "a method of its container" if id(value.__self__) in containers else "a method"
+    objects = Named | Counted | Option
+    if not isinstance(value, Mapping | list | tuple | deque | UserList | objects):
         return value
     within = partial(contents, containers=(*containers, id(value)))
-    if isinstance(value, Named | Counted):
+    if isinstance(value, objects):
         parts: Sequence[Any] = []
     else:
         parts = list(value.items() if isinstance(value, Mapping) else enumerate(value))
     # Attributes that are not in the dictionary of an object.
-    names = ("maxlen", "default_factory", "extra", "total")
+    names = ("maxlen", "default_factory", "extra", "total", "default")
     attributes = {name: getattr(value, name, None) for name in names}
     attributes.update(getattr(value, "__dict__", {}))
     attributes.pop("data", None)  # The items of a UserDict or UserList.
