@@ -125,7 +125,7 @@ def attributes_of(value: Any) -> tuple[dict[str, Any], list[str]]:
     attributes: dict[str, Any] = {}
     cached = []
     kinds = type(value).__mro__
-    own = getattr(value, "__dict__", {})
+    own: dict[Any, Any] = getattr(value, "__dict__", {})
     if own is not getattr(value, "__dict__", None):
         own = {}  # A property of the class makes it.
     for name, attribute in list(own.items()):

@@ -275,7 +275,7 @@ def module_has_hooks(module: nn.Module) -> bool:
         or module._forward_hooks
         or module._backward_pre_hooks
         or module._backward_hooks
-        or _has_any_global_hook()
+        or _has_any_global_hook()  # type: ignore[no-untyped-call] # in torch
     )
 
 
