@@ -13,12 +13,13 @@ from typing import NamedTuple
 from reports.publishing.publish import REPORTS
 from spec_tests.failure import SUITE
 from spec_tests.machine import clauses
-from spec_tests.machine.verdicts import NOT_DECIDED
 from spec_tests.reporting.runs import REFERENCE, Run, load
 
 HERE = Path(__file__).parent
 PAGE = HERE / "CHANGES.md"
 SINCE = SUITE / "since.toml"
+#: The reason of clauses that failed tests do not decide, in runs that have no failures of them.
+_NOT_DECIDED = "its tests fail in facts of other clauses"
 #: Clauses that the map of CUDA's names disturbs: texts with the device type or with an operator of
 #: PyTorch, and a function that tests replace. Older releases have no verdict for them. All other
 #: verdicts of the unpacked files of 2.13.0 are those of the installed release.
@@ -76,14 +77,14 @@ def releases(folder: Path = REPORTS) -> dict[str, Mapping[str, bool]]:
 
 
 def _passed(run: Run, *, old: bool) -> dict[str, bool]:
-    # A clause whose tests fail in facts of other clauses does not pass, either.
+    # A clause that its failed tests do not decide does not pass, either.
     known = clauses.load()
     return {
         name: each.verdict == "pass"
         for name, each in run.evidence.items()
         if name in known
         and known[name].is_about_target
-        and (each.verdict != "not-run" or each.reason == NOT_DECIDED)
+        and (each.verdict != "not-run" or each.is_undecided or each.reason == _NOT_DECIDED)
         and not (old and name in DISTURBED)
     }
 

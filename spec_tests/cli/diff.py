@@ -51,8 +51,13 @@ def changes(
     for name in {**old, **new}:
         before, after = (each.get(name, Evidence(ABSENT)) for each in (old, new))
         if before.verdict != after.verdict:
-            kind = _kind(before.verdict, after.verdict)
-        elif before.failure and after.failure and before.failure.key != after.failure.key:
+            kind = _kind(before, after)
+        elif (
+            after.verdict != ABSENT
+            and before.failure
+            and after.failure
+            and before.failure.key != after.failure.key
+        ):
             kind = OTHERWISE
         else:
             continue
@@ -61,8 +66,11 @@ def changes(
     return sorted(changed, key=lambda each: (order.index(each[0]), each[1]))
 
 
-def _kind(before: str, after: str) -> str:
+def _kind(before: Evidence, after: Evidence) -> str:
     """Return the kind of a change. `VERDICTS` has the worst verdict first."""
-    if ABSENT in (before, after):
-        return APPEARED if before == ABSENT else GONE
-    return REGRESSION if VERDICTS.index(after) < VERDICTS.index(before) else IMPROVEMENT
+    if before.verdict == "pass" and after.is_undecided:
+        return REGRESSION
+    if ABSENT in (before.verdict, after.verdict):
+        return APPEARED if before.verdict == ABSENT else GONE
+    is_worse = VERDICTS.index(after.verdict) < VERDICTS.index(before.verdict)
+    return REGRESSION if is_worse else IMPROVEMENT

@@ -41,8 +41,8 @@ def failed_by(facts: Iterable[Fact], names: Sequence[str], known: Mapping[str, C
     return found or {names[0]: set()}
 
 
-def undecided(failures: Iterable[tuple[Iterable[Fact], Sequence[str]]]) -> set[str]:
-    """Return the clauses that the failures of a run do not decide.
+def undecided(failures: Iterable[tuple[Iterable[Fact], Sequence[str]]]) -> dict[str, str]:
+    """Return the clauses that the failures of a run do not decide, each with one that explains it.
 
     Such a clause names none of the facts in which its tests fail, and each of these facts also
     fails a clause of the same function, or of several, that names it or comes earlier in the
@@ -58,7 +58,21 @@ def undecided(failures: Iterable[tuple[Iterable[Fact], Sequence[str]]]) -> set[s
             for name, own in failed_by(facts, names, known).items():
                 found.setdefault(name, set()).update(own)
     failed = [each for name, each in known.items() if name in found]
-    return {each.id for place, each in enumerate(failed) if _is_explained(place, failed, found)}
+    explained = [each for place, each in enumerate(failed) if _is_explained(place, failed, found)]
+    decided = [each for each in failed if each not in explained]
+    return {each.id: _find_cause(each, decided, found) for each in explained}
+
+
+def _find_cause(clause: Clause, decided: Iterable[Clause], facts: _Facts) -> str:
+    """Return the clause in ``decided`` that explains the most facts of ``clause``."""
+
+    def rank(other: Clause) -> tuple[bool, int, int]:
+        same = facts[clause.id] & facts[other.id]
+        explains = [fact for fact in same if _explains(other, fact, clause, is_earlier=True)]
+        is_about = sum(map(other.is_about, explains))
+        return other.chapter == clause.chapter, is_about, len(explains)
+
+    return max(decided, key=rank).id
 
 
 def _is_explained(place: int, failed: Sequence[Clause], facts: _Facts) -> bool:

@@ -276,9 +276,7 @@ def _judge(
         found = replace(found, text=f"{found.text}\n{text}")
     of_test = clauses.clauses_of_test(item)
     failing = attribution.failed_by(found.facts, of_test, clauses.load())
-    report.user_properties += [
-        (verdicts.UNDECIDED, each) for each in of_test if each not in failing
-    ]
+    report.user_properties += [(verdicts.FAILS, each) for each in failing]
     verdicts.add_failure(report, found)
     programs.add(item, call, report, found, options_for_test(item.config))
 

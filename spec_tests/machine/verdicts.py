@@ -14,7 +14,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TextIO
@@ -30,10 +30,10 @@ VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 #: The format of a file of verdicts. Other formats are refused.
 FORMAT = 2
 #: Keys in the report of a test: the JSON of its failure, the missing name that the register
-#: declares, the program that repeats the failure, and a clause that the test does not decide.
-FAILURE, DECLARED, PROGRAM, UNDECIDED = "failure", "declared", "program", "undecided"
-#: The reason of a clause that none of its tests decides.
-NOT_DECIDED = "its tests fail in facts of other clauses"
+#: declares, the program that repeats the failure, and a clause that the test fails.
+FAILURE, DECLARED, PROGRAM, FAILS = "failure", "declared", "program", "fails"
+#: The beginning of the reason of a clause that its failed tests do not decide.
+_AS = "its tests fail as those of"
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
 #: The conclusion about a run that violates only clauses that torch.nn.parallel violates, too.
@@ -53,7 +53,8 @@ class TestVerdict:
         clause: The id of the clause; empty for a test of the suite itself.
         reason: Why the test was not run.
         declared: The missing name that the test uses, if ``lacks`` of the register declares it.
-        failure: The failure, if the test did not pass and was run.
+        failure: The failure, if the test did not pass and was run. A test that is *not-run* and
+            has a failure does not decide the clause.
     """
 
     __test__ = False
@@ -140,10 +141,10 @@ def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
     ):  # An error outside the tests, as in a plugin of pytest.
         found = Failure("error", (), report.longreprtext)
     fields: dict[str, Any] = {"reason": reason, "declared": property_of(report, DECLARED)}
-    undecided = _properties(report, UNDECIDED)
+    fails = _properties(report, FAILS)
     return [
-        TestVerdict(report.nodeid, "not-run", name, NOT_DECIDED)
-        if name in undecided
+        TestVerdict(report.nodeid, "not-run", name, f"{_AS} {fails[0]}", failure=found)
+        if fails and name not in fails
         else TestVerdict(report.nodeid, verdict, name, failure=found, **fields)  # type: ignore[arg-type]
         for name in _properties(report, "clause") or [""]
     ]
@@ -206,23 +207,24 @@ def _to_test(line: Mapping[str, Any], source: str) -> TestVerdict:
 
 
 def settle(tests: Iterable[TestVerdict]) -> list[TestVerdict]:
-    """Return the tests of a run. The failures of a clause that they do not decide are *not-run*.
+    """Return the tests of a run. Those of a clause that its failures do not decide are *not-run*.
 
-    They show the faults that fail other clauses; see `attribution.undecided`.
+    The failures show the faults that fail other clauses; see `attribution.undecided`. The tests
+    of the clause that passed do not decide it, either.
     """
     tests = list(tests)
     failed: dict[str, list[TestVerdict]] = {}
     for test in tests:
         if test.verdict == "fail" and test.failure and test.failure.kind != "stale-record":
             failed.setdefault(test.test, []).append(test)
-    names = attribution.undecided(
+    explained = attribution.undecided(
         (same[0].failure.facts, [test.clause for test in same])
         for same in failed.values()
         if same[0].failure
     )
     return [
-        TestVerdict(test.test, "not-run", test.clause, NOT_DECIDED)
-        if test.verdict == "fail" and test.clause in names
+        replace(test, verdict="not-run", reason=f"{_AS} {explained[test.clause]}")
+        if test.verdict in ("fail", "pass") and test.clause in explained
         else test
         for test in tests
     ]

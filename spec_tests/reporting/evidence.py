@@ -5,9 +5,9 @@ The published form is a JSON document:
 * ``run``: the metadata of the run,
 * ``pass``: the ids of the clauses that pass, by their first word,
 * ``not-offered`` and ``not-run``: for each reason the ids of the clauses,
-* ``tests``: for each clause that fails or is known, one test with its `Failure`, and in ``others``
-  the number of other tests with this verdict. A document of an earlier suite (format 1) has no
-  failures.
+* ``tests``: for each clause that fails, is known, or has failed tests that do not decide it, one
+  test with its `Failure`, and in ``others`` the number of other tests with this verdict. A
+  document of an earlier suite (format 1) has no failures.
 """
 
 import dataclasses
@@ -37,6 +37,7 @@ class _Test(msgspec.Struct):
     clause: str
     test: str
     verdict: Literal["fail", "not-offered", "known", "pass", "not-run"]
+    reason: str = ""
     failure: Failure | None = None
     others: int = 0
 
@@ -60,8 +61,9 @@ class Evidence:
 
     Args:
         verdict: The verdict of the clause.
-        reason: Why the clause is not offered or was not run.
-        failure: The failure; None for a run of an earlier suite.
+        reason: Why the clause is not offered, was not run, or is not decided by its failed tests.
+        failure: The failure, also of a clause that is *not-run* because its failed tests do not
+            decide it; None for a run of an earlier suite.
         test: A test with the verdict of the clause, if possible one with a smallest failing call.
         others: The number of other tests with the same verdict.
     """
@@ -71,6 +73,11 @@ class Evidence:
     failure: Failure | None = None
     test: str = ""
     others: int = 0
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether tests of the clause fail, as those of another clause that fails."""
+        return self.verdict == "not-run" and self.failure is not None
 
 
 def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
@@ -87,11 +94,15 @@ def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
 def _make_evidence(tests: Sequence[TestVerdict]) -> Evidence:
     if tests[0].verdict == "pass":
         return Evidence("pass")
-    first = min(tests, key=lambda test: not (test.failure and test.failure.call))
-    if first.verdict in _LISTED:
+    first = min(tests, key=lambda test: (not test.failure, not _has_call(test)))
+    if first.verdict == "not-offered":
         reason = first.failure.text if first.failure else first.reason
         return Evidence(first.verdict, reason, None, first.test, len(tests) - 1)
-    return Evidence(first.verdict, "", first.failure, first.test, len(tests) - 1)
+    return Evidence(first.verdict, first.reason, first.failure, first.test, len(tests) - 1)
+
+
+def _has_call(test: TestVerdict) -> bool:
+    return test.failure is not None and bool(test.failure.call)
 
 
 def group_by_cause(
@@ -127,7 +138,7 @@ def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
     document: dict[str, Any] = {"run": about, "pass": {}, "not-offered": {}, "not-run": {}}
     tests = []
     for name, each in sorted(evidence.items()):
-        if each.verdict in document:
+        if each.verdict in document and not each.is_undecided:
             reason = _clean(each.reason.partition("\n")[0])
             key = reason if each.verdict in _LISTED else name.partition(".")[0]
             document[each.verdict].setdefault(key, []).append(name)
@@ -138,6 +149,8 @@ def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
 
 def _make_test(clause: str, evidence: Evidence) -> dict[str, Any]:
     test: dict[str, Any] = {"clause": clause, "test": evidence.test, "verdict": evidence.verdict}
+    if evidence.reason:
+        test["reason"] = evidence.reason
     if found := evidence.failure:
         texts: dict[str, Any] = {
             name: _clean(getattr(found, name)) for name in ("text", "error", "call")
@@ -167,7 +180,9 @@ def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
         for reason, ids in listed.items():
             found |= dict.fromkeys(ids, Evidence(verdict, reason))
     for test in document.tests:
-        found[test.clause] = Evidence(test.verdict, "", test.failure, test.test, test.others)
+        found[test.clause] = Evidence(
+            test.verdict, test.reason, test.failure, test.test, test.others
+        )
     for name in found:
         if not clauses.is_id(name):
             raise input_files.refuse(path, f"{name!r} is not the id of a clause")

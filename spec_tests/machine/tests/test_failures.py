@@ -8,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests import failure
+from spec_tests.cli import diff
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine import attribution, clauses, input_files, judge, verdicts
 from spec_tests.machine.verdicts import TestVerdict
+from spec_tests.reporting import runs
+from spec_tests.reporting.tests import samples
 
 
 def _recurse():
@@ -171,6 +174,26 @@ def test_a_fact_of_several_clauses_fails_the_one_that_it_is_about(known, facts, 
     assert verdicts.by_clause(tests) == {
         f"comm.{name}": "fail" if name in failing.split() else "not-run" for name in sorted(facts)
     }
+
+
+def test_a_failed_clause_that_others_explain_does_not_pass(known, tmp_path):
+    failed = Failure("differs", (DEVICE,), "output is on sim:0")
+    tests = [
+        TestVerdict("one", "fail", "comm.b.first", failure=failed),
+        TestVerdict("two", "fail", "comm.b.last", failure=failed),
+        TestVerdict("three", "pass", "comm.b.last"),
+    ]
+    names = ("comm.b.first", "comm.b.last")
+    old = samples.write_verdicts(tmp_path / "old.jsonl", dict.fromkeys(names, "pass"))
+    new = samples.write_verdicts(tmp_path / "new.jsonl", {})
+    new.write_text(new.read_text() + "\n".join(test.dumps() for test in tests))
+    for path in (new, samples.publish_file(new, tmp_path)):
+        found = runs.read(path)[1]
+        assert found["comm.b.last"].reason == "its tests fail as those of comm.b.first"
+        assert diff.changes(runs.read(old)[1], found) == [
+            ("regression", "comm.b.first", "pass", "fail"),
+            ("regression", "comm.b.last", "pass", "not-run"),
+        ]
 
 
 def test_a_stale_record_explains_no_other_one(known):
