@@ -38,9 +38,8 @@ def find_inputs(module: nn.Module, config: Any) -> dict[str, Tensor]:
         for name, each in parameters.items()
         if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD
     ]
-    main = [
-        name for name in (*_MAIN, getattr(module, "main_input_name", "")) if name in parameters
-    ]
+    known = [*parameters]  # The main name of a model may be a list.
+    main = [name for name in (*_MAIN, getattr(module, "main_input_name", "")) if name in known]
     texts = [name for name in main if name.endswith("_ids")]
     others = [name for name in parameters if re.search(_OTHERS, name)]
     errors: list[str] = []
