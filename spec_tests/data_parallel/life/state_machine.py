@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,8 +39,8 @@ ORDERS = ("fan", "FaN", "fflo", "FFol", "fAa", "FfLaN", "nnn")
 _RESULTS = {"l": (-1, None), "o": (0, 1), "a": (0, None)}
 #: The tolerance for each dtype of a network, whose gradients may be summed in another order. Terms
 #: of gradients are up to about 100, which float16 rounds by 2**-11 of their size. Batch norm of
-#: nearly equal rows divides by the root of its eps, 0.003, so it multiplies the roundings of a
-#: layer, 2e-6 in float32, by up to 316.
+#: nearly equal rows divides by the root of its eps, 0.003, so it multiplies roundings by up to 316
+#: in each step of an optimizer. Networks with batch norm begin with float64 where there is one.
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 1e-1}
 
 
@@ -120,6 +121,8 @@ class Life(RuleBasedStateMachine):
         devices = [self.topology.device(slot) for slot in slots]
         if violations.SHARED_COPIES in self.known and _changes_buffers(net):
             devices = list(dict.fromkeys(devices))
+        if "batch_norm" in _kinds(net) and capabilities.offers("float64"):
+            net = replace(net, dtype=torch.float64)
         wrap, function = self.target.data_parallel.DataParallel, self.target.data_parallel
         self.net, self.slot, self.dim, self.structure = net, slots[0], dim, structure
         self.set_places(devices, output)
@@ -302,5 +305,8 @@ class Life(RuleBasedStateMachine):
 
 
 def _changes_buffers(net: ModuleSpec) -> bool:
-    kinds = {part.kind for part in flatten(net.parts) if isinstance(part, Layer)}
-    return bool(kinds & {"batch_norm", "counter"})
+    return bool(_kinds(net) & {"batch_norm", "counter"})
+
+
+def _kinds(net: ModuleSpec) -> set[str]:
+    return {part.kind for part in flatten(net.parts) if isinstance(part, Layer)}
