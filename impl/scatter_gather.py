@@ -167,7 +167,8 @@ def gather(
       is made without a call of its class.
     - A rebuilt tuple, list, deque, mapping or dataclass has the attributes that its class makes
       from the joined items, and all other attributes of the first output. Tensors in these are
-      joined, too, unless they have no rows and are equal in all outputs.
+      joined, too, unless they require no gradient, have no rows and are equal in all outputs.
+    - Sets of several tensors become a list, because the tensors have no order.
     - A list, or tuple, with one tensor for each row is appended to those of the other replicas:
       its length is the number of rows that the first other output of its replica has, and none of
       its tensors has this size along ``dim``. So is a ``pooler_output`` of transformers that is a
@@ -203,8 +204,8 @@ def gather(
         TypeError: ``dim`` is not an int, or ``target_device`` is no device.
 
     Warns:
-        UserWarning: Scalars became a vector; iterables or registered objects that cannot be
-            rebuilt became lists.
+        UserWarning: Scalars became a vector; sets of several tensors, or iterables or registered
+            objects that cannot be rebuilt, became lists.
     """
     return gather_outputs(outputs, target_device, dim, scalar_warning=scalar_warning)
 
