@@ -7,7 +7,6 @@ interpreter, because tox itself runs on a Python with the GIL. It does this with
 build without CUDA's libraries.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -31,7 +30,7 @@ sys.exit(not sysconfig.get_config_var("Py_GIL_DISABLED"))
 #: A program that exits with status 1 if one of its imports enables the GIL.
 CHECK_GIL = "import sys, torch, numpy; sys.exit(sys._is_gil_enabled())"
 #: For each part: its commands.
-PARTS: dict[str, Sequence[Command]] = {
+_PARTS: dict[str, Sequence[Command]] = {
     "suite": [(*SUITE, "--verdicts", "reports/local/sim-free-threaded.jsonl")],
     "impl": [(*PYTEST, *OWN_TESTS)],
     "stress": [("impl_tests.long_checks.stress", "--minutes", "10")],
@@ -39,20 +38,11 @@ PARTS: dict[str, Sequence[Command]] = {
 
 
 def main() -> int:
-    """Run the named parts, by default all; return 1 if one fails."""
-    parser = argparse.ArgumentParser(prog="tox -e free-threaded --", description=main.__doc__)
-    parser.add_argument("part", nargs="*", help=f"{', '.join(PARTS)} (default: all)")
-    parser.add_argument("--python", default=os.environ.get(VARIABLE), help=f"default: ${VARIABLE}")
-    parser.add_argument(
-        "--home", type=Path, required=True, help="folder of the virtual environment"
-    )
-    options = parser.parse_args()
-    if unknown := set(options.part) - set(PARTS):
-        parser.error(f"unknown part {min(unknown)}; the parts are {', '.join(PARTS)}")
-    if not options.python:
-        parser.error(f"set {VARIABLE} to a free-threaded Python: python3.13t or python3.14t")
-    python = prepare_environment(options.python, options.home.resolve())
-    return run({part: PARTS[part] for part in options.part or PARTS}, python)
+    """Run all parts in the environment of the folder ``sys.argv[1]``; return 1 if one fails."""
+    base_python = os.environ.get(VARIABLE)
+    if not base_python:
+        sys.exit(f"set {VARIABLE} to a free-threaded Python: python3.13t or python3.14t")
+    return run(_PARTS, prepare_environment(base_python, Path(sys.argv[1]).resolve()))
 
 
 def prepare_environment(base_python: str, folder: Path) -> Path:

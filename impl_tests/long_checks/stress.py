@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from functools import partial
@@ -55,22 +54,16 @@ def main() -> int:
     was_free_threaded = not process_state.is_gil_enabled()
     seed = random.getrandbits(32) if options.seed is None else options.seed
     print(f"python {process_state.python_version()}; torch {torch.__version__}; seed {seed}")
-    succeeded, errors = _run_rounds(time.monotonic() + options.minutes * 60, random.Random(seed))
+    errors = _run_rounds(time.monotonic() + options.minutes * 60, random.Random(seed))
     if was_free_threaded and process_state.is_gil_enabled():
         errors.append("the GIL was enabled during the run")
-    for name, count in sorted(succeeded.items()):
-        print(f"{count:8}  {name}")
     print("\n".join(errors) or "no wrong result, no kept replicas left")
     return int(bool(errors))
 
 
-def _run_rounds(end: float, rng: random.Random) -> tuple[Counter[str], list[str]]:
-    """Run rounds until the time ``end``, or until a check fails.
-
-    Returns:
-        The number of calls that succeeded, by name, and the texts of all errors.
-    """
-    succeeded, errors = Counter[str](), list[str]()
+def _run_rounds(end: float, rng: random.Random) -> list[str]:
+    """Run rounds until the time ``end``, or until a check fails; return the texts of errors."""
+    errors: list[str] = []
     calls = CheckedCalls()
     for call in calls.values():
         call(rng)  # The first call may import modules.
@@ -83,39 +76,33 @@ def _run_rounds(end: float, rng: random.Random) -> tuple[Counter[str], list[str]
         faulthandler.dump_traceback_later(_TIMEOUT, exit=True)
         calls.kept.replications = 0
         with calls.kept.hold():
-            for done, failed in _run_round(calls, rng, pool):
-                succeeded += done
-                errors += failed
+            errors += _run_round(calls, rng, pool)
         errors += _find_left(calls.kept)
         faulthandler.cancel_dump_traceback_later()
-    return succeeded, errors
+    return errors
 
 
-def _run_round(
-    calls: "CheckedCalls", rng: random.Random, pool: Executor
-) -> list[tuple[Counter[str], list[str]]]:
-    """Run a round; return the calls that succeeded in each thread, and the errors.
+def _run_round(calls: "CheckedCalls", rng: random.Random, pool: Executor) -> list[str]:
+    """Run a round; return the texts of the errors.
 
     In the first half of the round all threads run the same call, to provoke data races.
     """
     count, common = rng.choice(_THREADS), rng.choice([*calls])
     barrier, start = threading.Barrier(count), time.monotonic()
 
-    def work(seed: int) -> tuple[Counter[str], list[str]]:
-        thread_rng, succeeded, errors = random.Random(seed), Counter[str](), list[str]()
+    def work(seed: int) -> list[str]:
+        thread_rng = random.Random(seed)
         barrier.wait()
-        while (passed := time.monotonic() - start) < _ROUND and not errors:
+        while (passed := time.monotonic() - start) < _ROUND:
             name = common if passed < _ROUND / 2 else thread_rng.choice([*calls])
             try:
                 calls[name](thread_rng)
             except BaseException:
-                errors.append(f"{name} (seed {seed}): {traceback.format_exc()}")
-            else:
-                succeeded[name] += 1
-        return succeeded, errors
+                return [f"{name} (seed {seed}): {traceback.format_exc()}"]
+        return []
 
     running = [pool.submit(work, rng.getrandbits(32)) for _ in range(count)]
-    return [each.result() for each in running]
+    return [error for each in running for error in each.result()]
 
 
 def _find_left(kept: "_CountingWrapper") -> Iterator[str]:
@@ -139,7 +126,7 @@ class _CountingWrapper(impl.DataParallel[nn.Module]):
 
 
 class CheckedCalls(dict[str, CheckedCall]):
-    """Name in the printed counts -> call. All threads use the same wrappers.
+    """Name in the errors -> call. All threads use the same wrappers.
 
     Most calls are those of ``impl_tests/helpers/cases.py``. The tests of parallel_apply have
     several callers, too.
