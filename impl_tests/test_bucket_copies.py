@@ -105,35 +105,3 @@ def test_a_gradient_is_summed_while_a_replica_still_computes_earlier_layers(topo
     loss = first(torch.randn(2, 2, 4, 4).to(devices[0])).square().sum().cpu()
     (loss + second[3:](middle).square().sum().cpu()).backward()
     assert waited == [True]
-
-
-@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
-def test_hooks_of_an_unused_parameter_are_not_called(topology, register):
-    device = topology.device(0)
-    used, unused = leaves(device)[:2]
-    called = []
-    for tensor in (used, unused):
-        getattr(tensor, register)(lambda _, tensor=tensor: called.append(tensor))
-    rows = attached_copies([used, unused], [device, device])
-    sum(row[0] for row in rows).sum().backward()
-    assert [each is used for each in called] == [True]
-
-
-class Identity(torch.autograd.Function):
-    """A Function whose backward gets zeros in place of a missing gradient."""
-
-    @staticmethod
-    def forward(ctx, tensor):
-        return tensor.clone()
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad
-
-
-def test_the_source_of_an_unused_tensor_gets_no_gradient(topology):
-    device = topology.device(0)
-    used, unused = leaves(device)[:2]
-    rows = attached_copies([Identity.apply(used), Identity.apply(unused)], [device, device])
-    sum(row[0] for row in rows).sum().backward()
-    assert (used.grad.tolist(), unused.grad) == ([2, 2], None)

@@ -5,14 +5,7 @@ import torch
 from torch import nn
 
 from impl import comm, replicate
-from impl_tests.helpers.alignment import (
-    DTYPES,
-    FLOATS,
-    OTHER_DTYPES,
-    SHAPES,
-    misaligned,
-    ones,
-)
+from impl_tests.helpers.alignment import DTYPES, misaligned, ones
 
 #: The number of tensors in each test.
 TENSORS = 6
@@ -72,28 +65,6 @@ def test_default_bucket_of_a_replica_holds_2_mib(topology):
     _, replica = replicate(module, topology.take(2))
     addresses = [each.untyped_storage().data_ptr() for each in replica.buffers()]
     assert addresses.count(addresses[0]) == 8
-
-
-class MixedModule(nn.Module):
-    """A module with parameters and buffers of several dtypes."""
-
-    def __init__(self, device):
-        super().__init__()
-        for row, dtype in enumerate(FLOATS):
-            for column, tensor in enumerate(ones(device, dtype)):
-                self.register_parameter(f"parameter_{row}_{column}", nn.Parameter(tensor))
-        for row, dtype in enumerate(OTHER_DTYPES):
-            for column, tensor in enumerate(ones(device, dtype)):
-                self.register_buffer(f"buffer_{row}_{column}", tensor)
-
-
-@pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
-def test_parameters_and_buffers_of_replicas_are_aligned(topology, detach):
-    replicas = replicate(MixedModule(topology.device(0)), topology.take(3), detach)
-    for replica in replicas[1:]:
-        copies = [*replica._former_parameters.values(), *replica._buffers.values()]
-        assert len(copies) == len(SHAPES) * len(DTYPES)
-        assert misaligned(copies) == []
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -167,16 +167,6 @@ def test_a_device_error_names_an_argument_that_is_a_module(topology):
     assert note.startswith("An argument holds Linear")
 
 
-@pytest.mark.parametrize(
-    "make", [closure, method_with_a_closure, lambda layer: partial(closure(layer))]
-)
-def test_cpu_replicas_warn_once_of_a_closure_over_a_module_of_the_tree(make):
-    wrapper = impl.DataParallel(calls_held(make), CPUS)
-    with pytest.warns(UserWarning, match=r"closure\.<locals>\.<lambda>.* refers to Linear"):
-        wrapper(torch.ones(2, 2))
-    wrapper(torch.ones(2, 2))  # A second warning would be an error.
-
-
 def test_cpu_replicas_warn_of_a_hook_that_is_a_closure():
     class Keeping(nn.Module):
         def __init__(self):
@@ -206,9 +196,10 @@ class Slots:
         *(lambda layer: Slots(layer.forward), lambda layer: UserList([closure(layer)])),
         *(lambda layer: [layer, Slots(layer)], lambda layer: {"a": [1, (Slots(layer),)]}),
         *(lambda layer: [closure(layer)], lambda layer: partial(print, Slots(layer))),
+        *(closure, method_with_a_closure, lambda layer: partial(closure(layer))),
     ],
 )
-def test_cpu_replicas_warn_once_of_an_object_that_refers_to_a_module_of_the_tree(make):
+def test_cpu_replicas_warn_once_of_an_object_or_closure_with_a_module_of_the_tree(make):
     layer = nn.Linear(2, 2)
     members = {"layer": layer, "first": make(layer), "other": make(nn.Linear(2, 2))}
     wrapper = impl.DataParallel(Calls(lambda module, x: module.layer(x), **members), CPUS)

@@ -15,7 +15,6 @@ from torch import nn
 import impl
 from impl_tests.helpers.modes import FunctionMode
 from spec_tests import checks
-from spec_tests.checks.casts import CastingLinear, casts_of_the_current_parameters
 from spec_tests.checks.leaks import disable_gc, find_alive
 from spec_tests.strategies.small_modules import Calls
 
@@ -118,11 +117,3 @@ def test_replicas_of_data_parallel_run_in_turn(topology, duplicate):
     assert len(records) == 3
     assert len(set(records)) == 1
     assert not impl.DataParallel(nn.Identity(), topology.take(3)).in_turn
-
-
-@pytest.mark.parametrize("earlier", ["caller", "forward"])
-def test_replicas_in_turn_cast_the_current_parameters(topology, earlier):
-    module = CastingLinear(topology.device(0))
-    net = impl.DataParallel(module, topology.take(2), in_turn=True)
-    for found, expected in casts_of_the_current_parameters(net, earlier):
-        checks.same(found, expected)

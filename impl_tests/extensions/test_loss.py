@@ -544,14 +544,6 @@ def test_a_mean_with_hooks_of_all_modules_is_refused():
         handle.remove()
 
 
-def test_mean_over_rows_weights_by_rows():
-    wrapper = impl.DataParallelWithLoss(
-        nn.Identity(), Holder(), ["cpu"] * 2, chunk_sizes=[1, 3], mean_over="rows"
-    )
-    expected = functional.cross_entropy(X, LABELS)
-    checks.same(wrapper(X, target=LABELS), expected, tolerance=checks.LAYER)
-
-
 #: The criterion, the target and the error.
 REFUSALS = {
     "several numbers": (lambda output, _: output, X, r"shape \(2, 5\).*'mean' needs one"),

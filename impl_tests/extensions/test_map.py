@@ -174,25 +174,6 @@ def test_a_replica_takes_the_next_batch_while_the_caller_has_control(topology):
     assert len(COMPUTED) == 4
 
 
-@pytest.mark.parametrize("in_flight", [1, 4])
-def test_a_step_of_an_optimizer_between_two_outputs_is_seen(topology, in_flight):
-    wrapper = wrapped(topology, 2)
-    optimizer = torch.optim.SGD(wrapper.parameters(), lr=1)
-    batches = batches_of([3] * 12, topology.device(0))
-    found, expected = [], []
-    with torch.no_grad():
-        for index, output in enumerate(wrapper.map(batches, in_flight=in_flight)):
-            found.append(output)
-            expected.append(wrapper.module(batches[index]))
-            if index == 3:
-                for parameter in wrapper.parameters():
-                    parameter.grad = torch.ones_like(parameter)
-                optimizer.step()
-    old = slice(4, 3 + in_flight)  # The batches in flight during the step.
-    del found[old], expected[old]
-    check_outputs(found, expected)
-
-
 def test_each_batch_has_the_state_of_the_caller(topology):
     """Also in a thread that has computed the batch before."""
     variable, local = contextvars.ContextVar("variable"), threading.local()

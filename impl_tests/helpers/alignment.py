@@ -7,19 +7,18 @@ from torch import Tensor
 
 from impl._devices import alignment_on
 
-__all__ = ["DTYPES", "FLOATS", "OTHER_DTYPES", "SHAPES", "misaligned", "ones"]
+__all__ = ["DTYPES", "FLOATS", "misaligned", "ones"]
 
 #: Shapes of tensors that are mostly misaligned if they are stored without gaps.
-SHAPES = [(3,), (), (5, 7), (0, 2), (), (2, 1, 3), (16,), (3,), (1,)]
+_SHAPES = [(3,), (), (5, 7), (0, 2), (), (2, 1, 3), (16,), (3,), (1,)]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
-OTHER_DTYPES = [torch.int8, torch.int32, torch.int64, torch.bool, torch.complex128]
-DTYPES = FLOATS + OTHER_DTYPES
+DTYPES = [*FLOATS, torch.int8, torch.int32, torch.int64, torch.bool, torch.complex128]
 
 
 def ones(
     device: torch.device,
     dtype: torch.dtype = torch.float32,
-    shapes: Sequence[tuple[int, ...]] = SHAPES,
+    shapes: Sequence[tuple[int, ...]] = _SHAPES,
 ) -> list[Tensor]:
     """Return a tensor of ones for each shape."""
     return [torch.ones(shape, dtype=dtype, device=device) for shape in shapes]
