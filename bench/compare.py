@@ -67,9 +67,9 @@ def _format_change(value: float, old: float | None) -> str:
 
 
 def _judge(ratio: Ratio, floor: float) -> str:
-    if ratio.value >= floor:
-        return OK
-    return UNSURE if ratio.high >= floor else BELOW
+    if ratio.low < floor <= ratio.high:
+        return UNSURE
+    return OK if ratio.value >= floor else BELOW
 
 
 def _read_before(path: Path) -> tuple[dict[str, float], Mapping[str, Any]]:
@@ -90,7 +90,9 @@ def _kind_of(machine: Mapping[str, Any]) -> object:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the ratios; return 1 if one is below its floor, 3 if none is judged."""
-    parser = argparse.ArgumentParser(prog="python -m bench.compare", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {__package__}.compare", description=main.__doc__
+    )
     parser.add_argument("file", type=Path, help="JSON written by pytest --benchmark-json")
     parser.add_argument(
         "--before",

@@ -24,9 +24,14 @@ def test_rows_are_judged_by_the_ratios_before():
     assert {*print_table(run).values()} == {FREE}
 
 
-@pytest.mark.parametrize(("upper", "verdict"), [(1.4, BELOW), (1.6, UNSURE)])
-def test_a_row_is_below_its_floor_only_if_its_upper_quartile_is(upper, verdict):
-    assert compare._judge(Ratio("work", value=1.2, low=1.0, high=upper), 1.5) == verdict
+@pytest.mark.parametrize(
+    ("quartiles", "verdict"),
+    [((1.0, 1.4), BELOW), ((1.0, 1.6), UNSURE), ((1.4, 2.0), UNSURE), ((1.5, 2.0), OK)],
+)
+def test_a_row_with_quartiles_on_both_sides_of_its_floor_is_unsure(quartiles, verdict):
+    low, high = quartiles
+    ratio = Ratio("work", value=(low + high) / 2, low=low, high=high)
+    assert compare._judge(ratio, 1.5) == verdict
 
 
 def test_run_without_both_libraries_raises():
