@@ -49,9 +49,11 @@ def main(options: argparse.Namespace) -> int:
     With ``--accelerator`` also print a line for each clause about devices; return 1 if a required
     one is violated.
     """
-    if options.accelerator != "sim" and (options.without or options.fault):
-        print("--without and --fault change the simulator: add --accelerator sim")
-        return 1
+    if options.without or options.fault:
+        options.accelerator = options.accelerator or "sim"
+        if options.accelerator != "sim":
+            print(f"--without and --fault change the simulator, not {options.accelerator}")
+            return 1
     # A back end is loaded later, so whether there is an accelerator is not known yet.
     failed = False
     for name, is_met, text in _requirements():

@@ -76,7 +76,7 @@ def _doctor_output(capsys):
     ids=" ".join,
 )
 def test_doctor_shows_a_fault_and_a_missing_feature_of_the_simulator(run_command, options, line):
-    done = run_command("doctor", "--accelerator", "sim", *options)
+    done = run_command("doctor", *options)
     lines = [each for each in done.stdout.splitlines() if each.startswith(line)]
     assert lines
     assert "there" not in lines[0]
