@@ -22,7 +22,8 @@ from spec_tests.strategies.supported_layers import pytest_report_header as layer
 
 #: If the output is not a terminal, a line of progress follows this number of tests, or seconds.
 TESTS_PER_LINE, SECONDS_PER_LINE = 100, 30
-#: The seconds after which a line names a test that is still running, and then the next one.
+#: The seconds after which a line names a test that is still running. Each next line follows after
+#: twice the time.
 HEARTBEAT = 10
 
 
@@ -86,7 +87,7 @@ class Progress(RunMonitor):
         self._running: dict[str, float] = {}
         self._done: set[str] = set()
         self._total = 0
-        self._last_line = time.monotonic()
+        self._last_line, self._last_done = time.monotonic(), 0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str]:
@@ -108,13 +109,15 @@ class Progress(RunMonitor):
         return options.command(self._terminal.config, clause, test)
 
     def _name_slow_tests(self) -> None:
-        """Write a line for each test that has been running for a multiple of `HEARTBEAT` s."""
+        """Write lines for each test that runs for `HEARTBEAT` s, twice the time, and so on."""
+        following: dict[tuple[str, float], int] = {}
         while True:
             time.sleep(1)
             for test, start in list(self._running.items()):
-                seconds = round(time.monotonic() - start)
-                if seconds >= HEARTBEAT and seconds % HEARTBEAT == 0:
+                seconds = following.get((test, start), HEARTBEAT)
+                if time.monotonic() - start >= seconds:
                     self._write(f"running for {seconds} s: {test}")
+                    following[test, start] = 2 * seconds
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Store when a test starts."""
@@ -157,9 +160,10 @@ class Progress(RunMonitor):
         if sys.stdout.isatty():
             self._terminal.rewrite(line, erase=True)
         elif is_call_phase and (
-            done % TESTS_PER_LINE == 0 or time.monotonic() - self._last_line > SECONDS_PER_LINE
+            done - self._last_done >= TESTS_PER_LINE
+            or time.monotonic() - self._last_line > SECONDS_PER_LINE
         ):
-            self._last_line = time.monotonic()
+            self._last_line, self._last_done = time.monotonic(), done
             self._terminal.write_line(line)
 
     def _print_lines(self, lines: list[str]) -> None:

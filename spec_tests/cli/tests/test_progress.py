@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.cli.main import main
+from spec_tests.cli.progress import Progress
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine import clauses, verdicts
 from spec_tests.machine.tests.fixtures import ROOT
@@ -124,6 +126,14 @@ def test_a_long_traceback_ends_with_its_error():
     failure = Failure("error", (Fact("error", "OSError: last"),), text, "OSError: last")
     assert "  |   OSError: last" in failures.add(_failure(failure))
     assert failures.summary()[1] == "FAIL 1 clause, 1 test: OSError: last"
+
+
+def test_a_line_of_progress_follows_a_hundred_tests():
+    progress, lines = Progress(), []
+    progress._terminal = SimpleNamespace(write_line=lines.append)
+    for number in [*range(100), 98, 99]:  # Other workers report tests that have been set up.
+        progress.pytest_runtest_logreport(_test_report("passed", f"test_{number}"))
+    assert [line.partition(" tests")[0] for line in lines] == ["100 of 0"]
 
 
 def start_command(arguments, folder, search_path):
