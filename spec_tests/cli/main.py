@@ -104,7 +104,10 @@ def _make_parser() -> argparse.ArgumentParser:
     _add_run_options(commands.add_parser("run", help="check a target"))
     clauses = commands.add_parser("clauses", help="print the specification")
     clauses.add_argument(
-        "name", nargs="*", help="ids of clauses, or their beginnings such as comm (default: all)"
+        "name",
+        nargs="*",
+        help="ids of clauses, their beginnings such as comm, or a text in their statements such "
+        "as 'no grad' (default: all)",
     )
     _add_report_options(
         commands.add_parser("report", help="print saved verdicts and write a web page")
@@ -242,12 +245,15 @@ def _print_clauses(options: argparse.Namespace) -> int:
     from spec_tests.machine import clauses
 
     known = clauses.load()
-    unknown = clauses.describe_unknown(options.name, known)
-    if unknown is not None:
-        print(unknown, file=sys.stderr)
-        return 1
-    names = clauses.matching(options.name, known) if options.name else [*known]
-    print(clauses.as_text({name: known[name] for name in names}))
+    found: set[str] = set() if options.name else {*known}
+    for name in options.name:
+        says = [each.id for each in known.values() if name.lower() in each.statement.lower()]
+        members = clauses.matching([name], known) or says
+        if not members:
+            print(clauses.describe_unknown([name], known), file=sys.stderr)
+            return 1
+        found.update(members)
+    print(clauses.as_text({name: each for name, each in known.items() if name in found}))
     return 0
 
 

@@ -270,7 +270,13 @@ def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) 
 
 def hint(name: str, ids: Iterable[str]) -> str:
     """Return a question with a similar id or beginning of one; an empty text if there is none."""
-    similar = get_close_matches(name, beginnings(ids), n=1)
+    known = beginnings(ids)
+    part, _, word = name.rpartition(".")
+    # comm.gather.refuses-none rather than comm.gather.joined for comm.gather.none
+    with_word = [
+        each for each in known if each.startswith(f"{part}.") and word in each[len(part) :]
+    ]
+    similar = get_close_matches(name, with_word or known, n=1, cutoff=0 if with_word else 0.6)
     return f"; did you mean {similar[0]}?" if similar else ""
 
 

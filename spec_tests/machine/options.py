@@ -39,7 +39,8 @@ SHARED: dict[str, dict[str, Any]] = {
         "default": [],
         "metavar": "NAME",
         "help": "run only the tests of this clause, or of all clauses whose ids begin with NAME, "
-        "such as comm.sc; repeatable",
+        "such as comm.sc; an id or whole words of ids, such as functions.gather.gradient, do not "
+        "select functions.gather.gradient-split; repeatable",
     },
     "--target-map": {
         "action": "append",

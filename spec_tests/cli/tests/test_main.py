@@ -26,6 +26,20 @@ def test_clauses_command_prints_the_clauses_with_the_given_name(capsys):
     assert "comm.scatter.slices" in printed
     assert "divergences.RE-1.compiled-once-a-device" in printed
     assert "divergences.RE-10." not in printed
-    assert main(["clauses", "comm.scater"]) == 1
-    hint = "comm.scater: no clause has this name; did you mean comm.scatter?"
+
+
+def test_clauses_command_searches_the_statements(capsys):
+    assert main(["clauses", "traceback"]) == 0
+    printed = capsys.readouterr().out
+    assert "parallel_apply.errors." in printed
+    assert "comm.scatter.slices" not in printed
+
+
+@pytest.mark.parametrize(
+    ("name", "similar"),
+    [("comm.scater", "comm.scatter"), ("comm.gather.none", "comm.gather.refuses-none")],
+)
+def test_clauses_command_names_a_similar_clause(capsys, name, similar):
+    assert main(["clauses", name]) == 1
+    hint = f"{name}: no clause has this name; did you mean {similar}?"
     assert capsys.readouterr().err == f"{hint}\n"
