@@ -184,17 +184,21 @@ def _outcome_differences(
     names = {"result": "output"} if raised[0] != raised[1] else _PLACES
     for name, place in names.items():
         pair = getattr(actual, name), getattr(expected, name)
-        if name in ("warnings", "changes"):
-            yield from _text_differences(*pair, place)
+        if name == "warnings":
+            text = f"warnings is {pair[0]!r}, expected {pair[1]!r}"
+            yield from _text_differences(*pair, place, text)
+        elif name == "changes":
+            found, wanted = ("; ".join(each.values()) or "nothing" for each in pair)
+            text = f"the call has changed {found}; expected: {wanted}"
+            yield from _text_differences(tuple(pair[0]), tuple(pair[1]), place, text)
         else:
             yield from differences(*pair, place, tolerance)
 
 
 def _text_differences(
-    actual: Sequence[str], expected: Sequence[str], place: str
+    actual: Sequence[str], expected: Sequence[str], place: str, text: str
 ) -> Iterator["Difference"]:
     """Yield a difference for each text that the expected list lacks, or else one for the list."""
-    text = f"{place} is {actual!r}, expected {expected!r}"
     for each in dict.fromkeys(actual):
         if each not in expected:
             kind, _, rest = each.partition(": ")  # A warning has a class and a text.

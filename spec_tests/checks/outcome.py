@@ -62,14 +62,15 @@ class Outcome:
         inputs: The snapshot of the arguments after the call.
         gradients: The snapshot of the arguments' gradients, or the `Raised` of the backward pass;
             None if no gradients are computed.
-        changes: The parts of the process state that the call changed, such as random states.
+        changes: The parts of the process state that the call changed, such as random states. For
+            each name: a text.
     """
 
     result: Any
     warnings: tuple[str, ...]
     inputs: Any
     gradients: Any
-    changes: tuple[str, ...]
+    changes: dict[str, str]
 
 
 def observe(call: Call, target: Target, topology: Topology, *, gradients: bool = True) -> Outcome:

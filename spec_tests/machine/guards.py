@@ -62,10 +62,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         raise failed(found) from None
     changed = process_state.changes(before, process_state.read(topology))
     if len(sys.modules) > modules:  # An import may add filters.
-        changed = tuple(name for name in changed if name != "warning filters")
+        changed.pop("warning filters", None)
     if changed:
         facts = tuple(Fact("state", name) for name in changed)
-        end_test(Failure("state", facts, f"changed: {', '.join(changed)}"))
+        end_test(Failure("state", facts, f"changed: {'; '.join(changed.values())}"))
     return result
 
 

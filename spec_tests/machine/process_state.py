@@ -61,9 +61,18 @@ def read_random_states(topology: Topology) -> dict[str, Any]:
     return states
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the sorted names of the values that differ."""
-    return tuple(sorted(name for name, value in before.items() if after[name] != value))
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, str]:
+    """Return the sorted names of the values that differ. Each has a text with short values."""
+    changed = {
+        name: (value, after[name]) for name, value in before.items() if after[name] != value
+    }
+    return {name: _describe(name, *changed[name]) for name in sorted(changed)}
+
+
+def _describe(name: str, before: Any, after: Any) -> str:
+    """Return ``current device: 1, before 0``; only the name if the values are no simple ones."""
+    is_simple = isinstance(after, bool | int | str | torch.dtype | torch.device | torch.Stream)
+    return f"{name}: {after}, before {before}" if is_simple else name
 
 
 def is_free_threaded() -> bool:
