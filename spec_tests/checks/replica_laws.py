@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from spec_tests.checks.outcome import Call, cotangent
 from spec_tests.checks.snapshot import snapshot
+from spec_tests.failure import Fact, Failure, failed
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
 
@@ -92,6 +93,21 @@ def _get_nested_attribute(module: nn.Module, dotted_name: str) -> Tensor:
     if not isinstance(value, Tensor):
         raise AssertionError(f"{dotted_name} of the replica is a {type(value).__name__}")
     return value
+
+
+def keeps_attributes(module: nn.Module, before: Mapping[str, int], call: object) -> None:
+    """Fail if an attribute of ``module`` is not that of ``before``, from `attribute_ids`."""
+    __tracebackhide__ = True
+    after = attribute_ids(module)
+    changed = {
+        "removed": before.keys() - after.keys(),
+        "added": after.keys() - before.keys(),
+        "replaced": {name for name in before.keys() & after.keys() if before[name] != after[name]},
+    }
+    if any(changed.values()):
+        parts = (f"{verb} {', '.join(sorted(names))}" for verb, names in changed.items() if names)
+        text = f"the call has changed the module: {'; '.join(parts)}"
+        raise failed(Failure("differs", (Fact("output", "value"),), text, call=repr(call)))
 
 
 def attribute_ids(module: nn.Module) -> dict[str, int]:

@@ -133,7 +133,7 @@ def test_replicas_of_a_compiled_module_run_compiled_code(target, topology, compi
 def test_code_around_a_wrapper_is_compiled(target, topology):
     wrapper = wrapped(target, topology, 2)
     graphs = count_graphs(lambda x: wrapper(x + 1).sin().sum(), rows(topology, 4))
-    checks.same(graphs, 2)
+    checks.same(graphs, 2, "the number of graphs")
     assert count_frames() <= 3
 
 
@@ -144,7 +144,7 @@ def test_code_around_a_call_is_compiled(target, topology, name):
     placed, x = topology.take(2), rows(topology, 4)
     module = ScaledLayer().to(placed[0])
     graphs = count_graphs(lambda x: (function(*arguments(x + 1, placed, module)), x * 2), x)
-    checks.same((graphs, count_frames()), (2, 2))
+    checks.same((graphs, count_frames()), (2, 2), f"numbers of graphs and of frames of {name}")
 
 
 @clause("divergences.DP-5.all-else-is-compiled")
@@ -202,7 +202,7 @@ def test_data_parallel_on_one_device_compiles_the_module(target, topology):
     module, function = ScaledLayer().to(topology.device(0)), target.data_parallel.data_parallel
     x, devices = rows(topology, 4), topology.take(1)
     graphs = count_graphs(lambda x: function(module, x + 1, devices) * 2, x)
-    checks.same((graphs, count_frames()), (3, 3))
+    checks.same((graphs, count_frames()), (3, 3), "numbers of graphs and of frames")
 
 
 @clause("divergences.DP-5.what-no-graph-holds")

@@ -126,12 +126,14 @@ def test_script_modules_have_the_outputs_of_the_reference(target, baselines, top
 @clause("data_parallel.hooks")
 @given(devices=device_lists(min_size=2), rows=st.integers(4, 8))
 def test_wrapper_hooks_see_the_batch_and_module_hooks_see_chunks(target, topology, devices, rows):
-    lengths = []
+    of_module, of_wrapper = [], []
     module = nn.Linear(2, 1).to(topology.device(devices[0].slot))
     wrapped = target.data_parallel.DataParallel(module, build(devices, topology))
-    module.register_forward_hook(lambda _, args, output: lengths.append(len(output)))
+    module.register_forward_hook(lambda _, args, output: of_module.append(len(output)))
     wrapped(torch.ones(rows, 2))
-    wrapped.register_forward_hook(lambda _, args, output: lengths.append(len(output)))
+    wrapped.register_forward_hook(lambda _, args, output: of_wrapper.append(len(output)))
     wrapped(torch.ones(rows, 2))
-    chunks = sorted(len(chunk) for chunk in torch.ones(rows).chunk(len(devices)))
-    assert sorted(lengths) == sorted([*chunks, *chunks, rows])
+    chunks = [len(chunk) for chunk in torch.ones(rows).chunk(len(devices))]
+    found = {"rows of a hook of the module": sorted(of_module), "of the wrapper": of_wrapper}
+    expected = {"rows of a hook of the module": sorted(chunks * 2), "of the wrapper": [rows]}
+    checks.same(found, expected, f"two calls with {rows} rows, {len(devices)} devices")

@@ -247,7 +247,8 @@ def test_a_module_without_device_runs_on_the_device_of_its_first_tensor(
     inputs = [() if keywords else [None, {"x": [tensor]}] for tensor in tensors]
     named = [{"x": tensor} if keywords else {} for tensor in tensors]
     found = target.parallel_apply.parallel_apply([CurrentDevice()] * 3, inputs, named, devices)
-    assert found == [tensor.device.index for tensor in tensors]
+    expected = [tensor.device.index for tensor in tensors]
+    checks.same(found, expected, f"devices={devices} for tensors on {expected}")
 
 
 @clause("divergences.PA-8.compiler-settings-reach-the-modules")
