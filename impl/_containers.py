@@ -151,7 +151,7 @@ class Branch(Node):
 
 
 class TupleBranch(Branch):
-    """The node of a tuple. ``build`` returns a plain tuple, also for a subclass of tuple."""
+    """The node of a plain tuple."""
 
     __slots__ = ()
 
@@ -160,7 +160,7 @@ class TupleBranch(Branch):
 
 
 class ListBranch(Branch):
-    """The node of a list. ``build`` returns a plain list, also for a subclass of list."""
+    """The node of a plain list."""
 
     __slots__ = ()
 
@@ -395,6 +395,8 @@ def _copy_with_items(template: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
             dict.update(built.data if isinstance(built, UserDict) else built, items)
         if getattr(template, "__dict__", None) is template:
             built.__dict__ = built
+    except MEMORY_ERRORS:
+        raise
     except Exception:
         return type(template)(pairs)
     return built

@@ -61,7 +61,7 @@ class Failure:
     """A failure of a test.
 
     Args:
-        kind: differs, accepted, refused, error, leak, race, state, time, ended, not-offered,
+        kind: differs, accepted, refused, error, race, state, time, ended, not-offered,
             stale-record or assert.
         facts: The facts that differ, in all failing calls that Hypothesis has drawn.
         text: The first difference, for people.

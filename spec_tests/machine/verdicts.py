@@ -2,7 +2,8 @@
 
 The verdicts are fail, not-offered, known, pass and not-run. *not-offered* means that the target
 lacks a name that the test uses, *known* that the failure is a recorded divergence. The verdict of
-a clause is the worst verdict of its tests, in the order above.
+a clause is the worst verdict of its tests, in the order above, unless `settle` finds that the
+failed tests do not decide the clause.
 
 A file of verdicts has one JSON object on each line. The first line holds ``run``: the metadata of
 the run. Each other line has the fields of a `TestVerdict`. A line is written as soon as the test
@@ -51,7 +52,7 @@ class TestVerdict:
         test: The node id.
         verdict: One of `VERDICTS`.
         clause: The id of the clause; empty for a test of the suite itself.
-        reason: Why the test was not run.
+        reason: Why the test was not run, or does not decide the clause.
         declared: The missing name that the test uses, if ``lacks`` of the register declares it.
         failure: The failure, if the test did not pass and was run. A test that is *not-run* and
             has a failure does not decide the clause.
@@ -364,7 +365,7 @@ def explain(found: Mapping[str, str]) -> str:
     counts = Counter(found[name] for name in members)
     return (
         f"{len(known) - len(members)} of the {len(known)} clauses are about devices; of the other "
-        f"{len(members)}, {counts['not-run']} were not run, and {counts['not-offered']} need a "
+        f"{len(members)}, {counts['not-run']} are not-run, and {counts['not-offered']} need a "
         "name that the target lacks"
     )
 

@@ -26,11 +26,11 @@ The machine `sim` is the simulator, with the version of Python if it is not the 
 
 | verdict | meaning |
 | --- | --- |
-| fail | a test of the clause fails |
+| fail | a test of the clause fails, and not only in facts of other clauses |
 | not-offered | the implementation lacks a name that a test of the clause uses |
 | known | tests fail as the register of the implementation records |
 | pass | all tests pass that were run |
-| not-run | no test was run |
+| not-run | no test was run, or tests fail in facts of other clauses only |
 | no verdict | the run left the clause out, or the suite got it later |
 
 `python -m reports build` generates this page. The file of a run, behind its number, has the
