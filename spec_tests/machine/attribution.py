@@ -44,9 +44,10 @@ def failed_by(facts: Iterable[Fact], names: Sequence[str], known: Mapping[str, C
 def undecided(failures: Iterable[tuple[Iterable[Fact], Sequence[str]]]) -> dict[str, str]:
     """Return the clauses that the failures of a run do not decide, each with one that explains it.
 
-    Such a clause names none of the facts in which its tests fail, and each of these facts also
-    fails a clause of the same function, or of several, that names it or comes earlier in the
-    specification.
+    Such a clause names none of the facts in which its tests fail. Each of these facts also fails
+    a clause of the same function, or of several, that names it or comes earlier in the
+    specification. If the clause names other facts, it is enough that such a clause fails in any
+    fact that it names.
 
     Args:
         failures: For each failed test, the facts that differ and the clauses that it fails.
@@ -84,14 +85,21 @@ def _is_explained(place: int, failed: Sequence[Clause], facts: _Facts) -> bool:
         facts: The facts of the failed clauses.
     """
     clause = failed[place]
+    if not facts[clause.id] or any(map(clause.is_about, facts[clause.id])):
+        return False
     others = [
         (other, number < place)
         for number, other in enumerate(failed)
         if number != place and other.chapter == clause.chapter
     ]
-    return bool(facts[clause.id]) and all(
-        not clause.is_about(fact)
-        and any(
+    if clause.facts and any(
+        _explains(other, fact, clause, is_earlier=False)
+        for other, _ in others
+        for fact in facts[other.id]
+    ):
+        return True
+    return all(
+        any(
             fact in facts[other.id] and _explains(other, fact, clause, is_earlier=is_earlier)
             for other, is_earlier in others
         )

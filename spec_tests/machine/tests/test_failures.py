@@ -142,6 +142,8 @@ OF_RUN = {
     "the-one-that-names-it": ({"b.first": [STRIDES], "b.strides": [STRIDES]}, "b.strides"),
     "all-that-name-it": ({"b.values": [ZERO], "b.gradient": [ZERO]}, "b.values b.gradient"),
     "another-fact": ({"b.first": [DEVICE], "b.last": [DEVICE, VALUES]}, "b.first b.last"),
+    "other-facts": ({"b.gradient": [DEVICE], "b.strides": [STRIDES]}, "b.strides"),
+    "other-facts-alone": ({"b.gradient": [DEVICE], "b.first": [VALUES]}, "b.gradient b.first"),
     "without-facts": ({"b.first": [], "b.last": []}, "b.first b.last"),
     "other-function": ({"b.first": [DEVICE], "c.other": [DEVICE]}, "b.first c.other"),
     "of-several-functions": ({"c.other": [DEVICE], "order.host": [DEVICE]}, "c.other"),
