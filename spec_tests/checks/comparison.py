@@ -162,7 +162,8 @@ def _code(call: object) -> str:
 
 def _to_snapshot(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return TensorSnapshot(value.detach().cpu(), {"shape": tuple(value.shape)})
+        facts = {"shape": tuple(value.shape), "dtype": value.dtype}
+        return TensorSnapshot(value.detach().cpu(), facts)
     return value
 
 
@@ -359,9 +360,8 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 
 def _is_close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:
-    if actual.shape != expected.shape:
-        return True  # The shape is the difference.
-    actual, expected = _in_one_dtype(actual, expected)
+    if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
+        return True  # Shape or dtype are the difference.
     if _is_exact(expected, tolerance):
         return torch.equal(_bytes(actual), _bytes(expected))
     return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
@@ -369,7 +369,7 @@ def _is_close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:
 
 def _differing_elements(actual: Tensor, expected: Tensor, tolerance: float) -> list[int]:
     """Return the numbers of the elements that differ, in the flattened tensors."""
-    actual, expected = _in_one_dtype(actual.flatten(), expected.flatten())
+    actual, expected = actual.flatten(), expected.flatten()
     if _is_exact(expected, tolerance):
         first, second = (_bytes(each).reshape(len(each), -1) for each in (actual, expected))
         differ = (first != second).any(1)
@@ -377,13 +377,6 @@ def _differing_elements(actual: Tensor, expected: Tensor, tolerance: float) -> l
         differ = ~torch.isclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
     found: list[int] = differ.nonzero().flatten().tolist()
     return found
-
-
-def _in_one_dtype(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
-    if actual.dtype == expected.dtype:
-        return actual, expected
-    dtype = torch.complex128 if actual.is_complex() or expected.is_complex() else torch.float64
-    return actual.to(dtype), expected.to(dtype)
 
 
 def _is_exact(expected: Tensor, tolerance: float) -> bool:
