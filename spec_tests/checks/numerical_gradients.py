@@ -20,20 +20,26 @@ from spec_tests.failure import Fact, Failure, failed
 
 def check_gradients(function: Callable[..., Any], inputs: Sequence[Tensor]) -> None:
     """Fail unless ``gradcheck`` accepts the derivatives of all outputs of ``function``."""
+    moved, copies = _on_cpu(function, inputs), _copies(inputs)
+    _require_grad(moved(*copies))
     with _differs_in("gradient"):
-        gradcheck(_on_cpu(function, inputs), _copies(inputs))
+        gradcheck(moved, copies)
 
 
 def check_second_gradients(function: Callable[..., Any], inputs: Sequence[Tensor]) -> None:
     """Fail unless ``gradgradcheck`` accepts the second derivatives of all outputs."""
     moved, copies = _on_cpu(function, inputs), _copies(inputs)
     outputs = moved(*copies)
-    if not all(output.requires_grad for output in outputs):
-        fact = Fact("output", "requires_grad")
-        raise failed(Failure("differs", (fact,), "an output requires no gradient"))
+    _require_grad(outputs)
     gradients = [cotangent(output).requires_grad_() for output in outputs]
     with _differs_in("second gradient"):
         gradgradcheck(moved, copies, gradients)
+
+
+def _require_grad(outputs: Sequence[Tensor]) -> None:
+    if not all(output.requires_grad for output in outputs):
+        fact = Fact("output", "requires_grad")
+        raise failed(Failure("differs", (fact,), "an output requires no gradient"))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from spec_tests.checks.outcome import Call, cotangent
-from spec_tests.checks.snapshot import snapshot
+from spec_tests.checks.snapshot import Named, snapshot
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
 
@@ -41,7 +41,7 @@ def run_wrapped_and_plain(
 
 def with_gradients(output: Tensor, leaves: Sequence[Tensor], unused_as_zeros: bool = False) -> Any:
     """Return a snapshot of ``output`` and, if it requires grad, of the gradients of ``leaves``."""
-    gradients: Sequence[Tensor | None] = ()
+    gradients: Sequence[Tensor | None] | None = None
     if output.requires_grad:
         gradients = torch.autograd.grad(
             output,
@@ -50,7 +50,7 @@ def with_gradients(output: Tensor, leaves: Sequence[Tensor], unused_as_zeros: bo
             allow_unused=True,
             materialize_grads=unused_as_zeros,
         )
-    return snapshot([output, *gradients], {}, strides=False)
+    return snapshot(Named(output=output, gradient=gradients), {}, strides=False)
 
 
 def results_of(
@@ -65,9 +65,11 @@ def results_of(
     parallel = wrap(module)
     outputs = [parallel(x) for x in xs]
     leaves = [leaf for leaf in (*module.parameters(), *module.buffers()) if leaf.requires_grad]
-    gradients: Sequence[Tensor | None] = ()
+    gradients: Sequence[Tensor | None] | None = None
     if leaves and outputs[-1].requires_grad:
         gradients = torch.autograd.grad(
             outputs, leaves, [*map(cotangent, outputs)], allow_unused=True
         )
-    return snapshot([outputs, gradients, dict(module.named_buffers())], {}, strides=False)
+    buffers = dict(module.named_buffers())
+    found = Named(output=outputs, gradient=gradients, buffers=buffers)
+    return snapshot(found, {}, strides=False)

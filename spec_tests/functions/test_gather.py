@@ -114,7 +114,7 @@ def test_target_without_index_is_the_current_device(target, topology, slot, spel
     call = _gather(dense(), dense(slot=1), destination=spelling(topology.accelerator))
     with torch.accelerator.device_index(topology.device(slot).index):
         joined = call.run(target, call.inputs(topology))
-    checks.same(joined.device, topology.device(slot), call)
+    checks.same(joined.device, topology.device(slot), call, place="device")
 
 
 class WarningGather(torch.autograd.Function):

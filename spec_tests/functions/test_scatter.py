@@ -48,7 +48,7 @@ def test_device_without_index_is_the_current_one(target, topology):
     with torch.accelerator.device_index(topology.device(1).index):
         devices = [torch.device(topology.accelerator), topology.device(2).index]
         chunks = target.functions.Scatter.apply(devices, None, 0, tensor)
-    checks.same([chunk.device for chunk in chunks], topology.take([1, 2]))
+    checks.same([chunk.device for chunk in chunks], topology.take([1, 2]), place="device")
 
 
 @clause("functions.scatter.own-device-views")

@@ -43,7 +43,7 @@ def test_replicas_return_the_outputs_of_the_module(target, topology, call):
 @given(call=law_calls(module_specs(kinds=PRECISE)))
 def test_gradients_of_replicas_are_summed_in_the_module(target, topology, call):
     found, expected = laws.gradients(call, target, topology)
-    checks.same(found, expected, call, tolerance=checks.LAYER)
+    checks.same(found, expected, call, tolerance=checks.LAYER, place="gradient")
 
 
 @clause("replicate.gradients.agree")

@@ -83,8 +83,8 @@ def _with_empty_parameters(topology, slot):
     return nn.ParameterList([*map(torch.ones, shapes)]).to(topology.device(slot))
 
 
-#: For each clause: a function that makes a module on a device, and a fact about it and its
-#: replicas.
+#: For each clause: a function that makes a module on a device, the place of a fact, and a function
+#: that returns the fact about the module or a replica.
 FACTS = {
     "replicate.shared-modules": (
         ModuleSpec(
@@ -93,44 +93,53 @@ FACTS = {
                 *(ResidualSpec((SharedLayer(0), Layer("tanh"))), SharedLayer(0), SharedLayer(1)),
             )
         ).build,
+        "sharing",
         lambda module: first_names(dict(modules_with_paths(module))),
     ),
     "replicate.training-mode": (
         _in_both_modes,
+        "training",
         lambda module: [each.training for each in module.modules()],
     ),
-    "replicate.attributes": (_with_attribute, lambda module: id(module.kept)),
+    "replicate.attributes": (_with_attribute, "attributes", lambda module: id(module.kept)),
     # Up to PyTorch 2.10 complex copies were real views with a last dimension of 2 (#135462).
     "replicate.parameters.complex": (
         ModuleOfKind("complex").build,
+        "tensors",
         lambda module: module.scale.tolist(),
     ),
     "replicate.parameters.empty": (
         _with_empty_parameters,
+        "tensors",
         lambda module: [tuple(module[index].shape) for index in range(5)],
     ),
     "replicate.buffers.parameters": (
         ModuleSpec((Layer("parameter_as_buffer"),)).build,
+        "sharing",
         lambda module: module[0].buffer is module[0].weight,
     ),
     "replicate.buffers.persistence": (
         ModuleSpec((Layer("grad_buffer"),)).build,
+        "state_dict",
         lambda module: list(module.state_dict()),
     ),
     "replicate.overrides.attributes-of-new": (
         _on_device(LabelDeleted),
+        "attributes",
         lambda module: hasattr(module, "label"),
     ),
     # PyTorch 1.4: replicate overwrote the module's own list of flattened weights (#33552).
-    "replicate.zoo.flat-weights": (ModuleOfKind("lstm").build, flat_weights_are_shared),
+    "replicate.zoo.flat-weights": (ModuleOfKind("lstm").build, "sharing", flat_weights_are_shared),
     "divergences.RE-2.bound-methods-are-rebound": (
         _on_device(ModuleWithStoredMethods),
+        "output",
         lambda module: (
             module.own_method.__self__ is module and module.child_method.__self__ is module.child
         ),
     ),
     "divergences.RE-3.hooks-are-kept": (
         ModuleOfKind("hooks").build,
+        "output",
         lambda module: [list(hooks.values()) for hooks in hook_dictionaries(module).values()],
     ),
 }
@@ -140,10 +149,11 @@ FACTS = {
 @given(slots=device_slots(), detach=st.booleans())
 @example(slots=(0, 1), detach=False)
 def test_replicas_agree_with_the_module_on_a_fact(target, topology, name, slots, detach):
-    make, fact = FACTS[name]
+    make, place, fact = FACTS[name]
     module = make(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
-    checks.same([*map(fact, replicas)], [fact(module)] * len(slots), name)
+    expected = [fact(module)] * len(slots)
+    checks.same([*map(fact, replicas)], expected, name, place=place)
 
 
 @clause("replicate.structure")
@@ -199,7 +209,8 @@ def test_tied_parameters_stay_tied(target, topology, spec, slots, detach):
     module = spec.append(*parts, TiedLinear(number), SharedLayer(number)).build(topology, slots[0])
     expected = first_names(named_tensors(module))
     for replica in target.replicate.replicate(module, topology.take(slots), detach):
-        checks.same(first_names(replica_tensors(replica, module)), expected, spec)
+        found = first_names(replica_tensors(replica, module))
+        checks.same(found, expected, spec, place="sharing")
 
 
 @clause("replicate.shared-buffers")
@@ -210,7 +221,8 @@ def test_shared_buffers_stay_shared(target, topology, spec, slots, detach):
     module = spec.append(Layer("shared_buffer")).build(topology, slots[0])
     expected = first_names(named_tensors(module))
     for replica in target.replicate.replicate(module, topology.take(slots), detach):
-        checks.same(first_names(replica_tensors(replica, module)), expected, spec)
+        found = first_names(replica_tensors(replica, module))
+        checks.same(found, expected, spec, place="sharing")
 
 
 @clause("replicate.is-replica")

@@ -92,7 +92,7 @@ def test_chunks_are_in_the_order_of_ordinals_strings_or_torch_devices(
     devices = [DeviceAt(slot, spelling).build(topology) for slot in slots]
     tensor = torch.arange(len(slots)).to(topology.device(1))
     found = target.scatter_gather.scatter([tensor], devices)
-    checks.same([chunk.device for [chunk] in found], topology.take(slots), slots)
+    checks.same([chunk.device for [chunk] in found], topology.take(slots), slots, place="device")
 
 
 @clause("scatter_gather.scatter.no-devices")

@@ -12,6 +12,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from spec_tests.checks.snapshot import Named
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
 from spec_tests.strategies.layers import seeded
@@ -79,12 +80,11 @@ class ScriptCall(ReplicateCall):
         module, rows = inputs["module"], inputs["rows"]
         replicas = target.replicate.replicate(module, inputs["devices"], self.detach)
         outputs = [replica(x) for replica, x in zip(replicas, rows, strict=True)]
-        modes = [replica.training for replica in replicas]
-        return {
-            "modes": modes,
-            "tensors": [_tensors_by_name(replica, module) for replica in replicas],
-            "outputs": outputs,
-        }
+        return Named(
+            training=[replica.training for replica in replicas],
+            tensors=[_tensors_by_name(replica, module) for replica in replicas],
+            output=outputs,
+        )
 
 
 def _tensors_by_name(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
