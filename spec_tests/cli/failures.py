@@ -1,8 +1,7 @@
 """The failures of a run, by cause, and the programs that repeat them."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,8 @@ import pytest
 from spec_tests.failure import Failure, shorten
 from spec_tests.machine import clauses, judge, register, verdicts
 from spec_tests.machine.target import REFERENCE
+from spec_tests.machine.verdicts import TestVerdict
+from spec_tests.reporting import evidence
 
 #: The folder of the programs, below the current one.
 FOLDER = Path("repro")
@@ -21,21 +22,6 @@ MAX_LINES = 14
 MAX_LENGTH = 400
 #: The greatest number of clauses that the list at the end has for a cause.
 MAX_CLAUSES = 5
-
-
-@dataclass
-class Cause:
-    """The tests that fail for one reason.
-
-    Args:
-        failure: The first failure.
-        count: The number of tests.
-        commands: For each clause, the command that repeats its first failure.
-    """
-
-    failure: Failure
-    count: int = 0
-    commands: dict[str, str] = field(default_factory=dict)
 
 
 class Failures:
@@ -51,7 +37,9 @@ class Failures:
         self._programs: Counter[str] = Counter()
         self._statements = {name: each.says for name, each in clauses.load().items()}
         self._violated = register.violated_by_reference()
-        self._found: dict[tuple[str, ...], Cause] = {}
+        self._causes: set[tuple[str, ...]] = set()
+        #: For each clause, the command that repeats its first failure.
+        self._commands: dict[str, str] = {}
 
     def add(self, report: pytest.TestReport) -> list[str]:
         """Store a failure and write its program.
@@ -65,17 +53,17 @@ class Failures:
         names = [test.clause or "no clause" for test in tests]  # A worker ended in a setup.
         failure = tests[0].failure
         assert failure is not None
-        known = {name for each in self._found.values() for name in each.commands}
-        function = judge.without_parameters(report.nodeid)
-        cause = self._found.setdefault(failure.group(names[0]), Cause(failure))
-        cause.count += 1
-        if cause.commands.keys() >= {*names}:
+        causes = {(name, *failure.key) for name in names}
+        if causes <= self._causes:
             return []
+        self._causes |= causes
+        function = judge.without_parameters(report.nodeid)
         repeat = self._format_command(names[0], function.rpartition("::")[2])
         program = dict(report.user_properties).get(verdicts.PROGRAM)
         run = self._write_program(names[0], str(program)) if program is not None else None
-        cause.commands = {**dict.fromkeys(names, run or repeat), **cause.commands}
-        if known >= {*names}:
+        known = self._commands
+        self._commands = {**dict.fromkeys(names, run or repeat), **known}
+        if known.keys() >= {*names}:
             return []
         return [
             f"FAIL {', '.join(names)}  {report.nodeid}",
@@ -100,41 +88,33 @@ class Failures:
         path.write_text(f"{_NOTE}\n{text}", encoding="utf-8")
         return f"python {path}"
 
-    def summary(self, undecided: Collection[str] = ()) -> list[str]:
-        """Return the lines about each cause, that of the most clauses first.
+    def summary(self, tests: Iterable[TestVerdict]) -> list[str]:
+        """Return the lines about each cause of the failures of a run, the most frequent first.
 
-        Causes with clauses that torch.nn.parallel passes come before the others. The clauses in
-        ``undecided`` are left out.
+        Causes with clauses that torch.nn.parallel passes come before the others.
         """
-        for each in self._found.values():
-            for name in undecided:
-                each.commands.pop(name, None)
-        found = [each for each in self._found.values() if each.commands]
-        causes = sorted(found, key=lambda each: (-len(each.commands), -each.count))
-        failed = {name for each in causes for name in each.commands}
-        here = failed - self._violated
+        found = evidence.find_evidence(tests)
+        failed = {name: each for name, each in found.items() if each.verdict == "fail"}
+        groups = evidence.group_by_cause(failed, self._violated)
+        here = failed.keys() - self._violated
+        first = [each for each in groups if here.intersection(each[1])]
         parts = {
-            f"{len(here)} of {len(failed)} fail here and pass in {REFERENCE}:": [
-                each for each in causes if each.commands.keys() & here
-            ],
-            f"{REFERENCE} violates these, too:": [
-                each for each in causes if not each.commands.keys() & here
-            ],
+            f"{len(here)} of {len(failed)} fail here and pass in {REFERENCE}:": first,
+            f"{REFERENCE} violates these, too:": groups[len(first) :],
         }
         return [
             line
-            for head, members in parts.items()
-            if members
-            for line in (head, *(line for each in members for line in self._describe(each)))
+            for head, causes in parts.items()
+            if causes
+            for line in (head, *(line for each in causes for line in self._describe(*each)))
         ]
 
-    def _describe(self, cause: Cause) -> list[str]:
-        counts = clauses.count(len(cause.commands)), clauses.count(cause.count, "test")
-        names = sorted(cause.commands, key=lambda name: (name in self._violated, name))
-        lines = [f"FAIL {', '.join(counts)}: {cause.failure.title}"]
-        if cause.failure.is_bare:
-            lines.append(f"  {self._statements.get(names[0], '')}")
-        lines += [f"  {name}  {cause.commands[name]}" for name in names[:MAX_CLAUSES]]
+    def _describe(self, cause: str, names: list[str]) -> list[str]:
+        names = sorted(names, key=lambda name: (name in self._violated, name))
+        lines = [f"FAIL {clauses.count(len(names))}: {cause}"]
+        lines += [
+            f"  {name}  {self._commands.get(name, '')}".rstrip() for name in names[:MAX_CLAUSES]
+        ]
         if more := len(names[MAX_CLAUSES:]):
             lines.append(f"  and {clauses.count(more, 'more clause')}")
         return lines

@@ -182,7 +182,7 @@ class Progress(RunMonitor):
         self._print_lines([*self._errors, *self._summary_lines()])
 
     def _summary_lines(self) -> list[str]:
-        return self._failures.summary(self._log.undecided() if self._log is not None else ())
+        return self._failures.summary(self._log.tests) if self._log is not None else []
 
 
 def _terminal_reporter(config: pytest.Config) -> pytest.TerminalReporter:

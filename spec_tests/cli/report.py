@@ -60,13 +60,8 @@ def _format_table(path: Path) -> list[str]:
         decided = {clause: each.verdict for clause, each in found.items()}
         return verdicts.table(decided, reasons=reasons)
     run, tests = verdicts.read_run(path)
-    decided = verdicts.by_clause(tests)
     lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
-    lines += verdicts.table(
-        decided, verdicts.declared_by_clause(tests), verdicts.reasons_by_clause(tests)
-    )
-    claim = verdicts.claim(decided, run.get("suite", ""), run["torch"])
-    return [*lines, *filter(None, (claim, verdicts.explain(decided)))]
+    return lines + verdicts.summary(tests, run.get("suite", ""), run["torch"])
 
 
 def as_markdown(run: Run) -> str:

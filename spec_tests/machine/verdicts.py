@@ -289,6 +289,19 @@ def table(
     return lines
 
 
+def summary(
+    tests: Iterable[TestVerdict], suite: str | None = None, torch: str | None = None
+) -> list[str]:
+    """Return the lines about a run: its table, missing names and conclusion; see `conclude`."""
+    tests = list(tests)
+    found = by_clause(tests)
+    if not found:
+        return []
+    lines = table(found, declared_by_clause(tests), reasons_by_clause(tests))
+    lines += missing_names(tests)
+    return [*lines, *filter(None, (claim(found, suite, torch), explain(found)))]
+
+
 def count_by_chapter(found: Mapping[str, str]) -> dict[str, Counter[str]]:
     """Return the number of clauses with each verdict, for each chapter and in all.
 
@@ -394,6 +407,7 @@ class Recorder:
 
     Attributes:
         resumed_tests: The tests of the interrupted run that this run resumes.
+        tests: Those tests, and the tests of this run so far.
         verdicts: The worst verdict so far of each clause.
     """
 
@@ -406,8 +420,8 @@ class Recorder:
     ) -> None:
         self._path = None if jsonl is None else Path(jsonl)
         self.resumed_tests = read(self._path) if resume and self._path is not None else []
-        self._tests = [*self.resumed_tests]
-        self.verdicts = by_clause(self._tests)
+        self.tests = [*self.resumed_tests]
+        self.verdicts = by_clause(self.tests)
         self._metadata = metadata
         self._file: TextIO | None = None
 
@@ -420,15 +434,15 @@ class Recorder:
                     self._file = self._open_file(self._path)
                 self._file.write(test.dumps() + "\n")
                 self._file.flush()
-            self._tests.append(test)
+            self.tests.append(test)
             if name := test.clause:
                 self.verdicts[name] = worse_verdict(self.verdicts.get(name), test.verdict)
 
     def _open_file(self, path: Path) -> TextIO:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Append if the run is resumed; otherwise overwrite an existing file.
-        file = path.open("a" if self._tests else "w", encoding="utf-8")
-        if not self._tests:
+        file = path.open("a" if self.tests else "w", encoding="utf-8")
+        if not self.tests:
             # The first line of a new file is the metadata of the run.
             file.write(json.dumps({"run": self._metadata()}) + "\n")
         return file
@@ -441,17 +455,10 @@ class Recorder:
         for line in lines:
             terminalreporter.write_line(line)
 
-    def undecided(self) -> set[str]:
-        """Return the clauses that no test decides."""
-        return {name for name, found in by_clause(self._tests).items() if found == "not-run"}
-
     def _summary(self) -> list[str]:
-        found = by_clause(self._tests)
-        if not found:
+        lines = summary(self.tests)
+        if not lines:
             return []
-        lines = table(found, declared_by_clause(self._tests), reasons_by_clause(self._tests))
-        lines += missing_names(self._tests)
-        lines += filter(None, (claim(found), explain(found)))
         if self._path is not None:
             lines.append(f"verdicts of all tests: {self._path}")
         before = "" if self._path else "--verdicts FILE, then "
