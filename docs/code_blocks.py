@@ -165,7 +165,7 @@ def _programs(folder: Path) -> Path:
     """Return a folder with the program that the wheel installs."""
     program = folder / ".programs" / "parallel-conformance"
     program.parent.mkdir(exist_ok=True)
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m spec_tests.cli.main "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m spec_tests.cli "$@"\n')
     program.chmod(0o755)
     return program.parent
 
@@ -176,7 +176,7 @@ def check_commands(example: Example) -> None:
         match command.partition("#")[0].removeprefix("$ ").split():
             case ["parallel-conformance", name, *arguments]:
                 end = arguments.index("--") if "--" in arguments else len(arguments)
-                _check_options(arguments[:end], _help("spec_tests.cli.main", name))
+                _check_options(arguments[:end], _help("spec_tests.cli", name))
                 _check_options(arguments[end + 1 :], _help("pytest"))
             case ["pytest", *arguments]:
                 _check_options(arguments, _help("pytest"))

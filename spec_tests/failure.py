@@ -8,7 +8,6 @@ its text.
 import ast
 import json
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -33,8 +32,6 @@ _DRAWN = re.compile(
 _MIN_BEGINNING = 12
 #: An error on a line of its own, as at the end of a traceback in a text.
 _ERROR = re.compile(r"^ *([\w.]+(?:Error|Exit|Interrupt|Warning)): (.+)$", re.MULTILINE)
-#: The number of frames of a RecursionError that are read.
-_LAST_FRAMES = 20
 #: Packages whose frames do not raise an assertion of a test.
 _TOOLS = ("_pytest", "pytest", "hypothesis", "contextlib")
 #: The folder of the suite. Each chapter is a folder in it, with tests and their clauses.
@@ -195,23 +192,12 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
                 kind, (Fact("assert", expression),), text or f"assert {expression}", _cause(text)
             )
     name = type(error).__name__
-    if isinstance(error, RecursionError) and not _cause(text):
-        fact = error_fact(name, text)
-        fact = fact._replace(name=f"{fact.name} in {_recursing(error.__traceback__)}")
-        return Failure("error", (fact,), fact.name, fact.name)
     return Failure("error", (error_fact(name, text),), f"{name}: {text}", error_line(name, text))
 
 
 def error_line(name: str, text: str) -> str:
     """Return an error as one line: its class, and the error of a replica or its first line."""
     return f"{name}: {_cause(text) or text.partition(chr(10))[0]}"
-
-
-def _recursing(traceback: TracebackType | None) -> str:
-    """Return the function that calls itself: of several, the first in alphabetical order."""
-    frames = [frame.f_code.co_name for frame, _ in walk_tb(traceback)][-_LAST_FRAMES:]
-    counts = Counter(name for name in frames if not name.startswith("<"))
-    return min(name for name in counts if counts[name] * 2 >= max(counts.values()))
 
 
 def error_fact(name: str, text: str, place: str = "error") -> Fact:

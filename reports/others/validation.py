@@ -39,7 +39,7 @@ def run(implementation: Implementation, python: Path, verdicts_file: Path) -> in
         chapters = [name.partition(".")[0] for name in known if known[name].is_about_target]
         options += [f"--clause={chapter}" for chapter in dict.fromkeys(chapters)]
     selection = ["-k", implementation.tests] if implementation.tests else []
-    program: list[str | Path] = [python, "-m", "spec_tests.cli.main", "run"]
+    program: list[str | Path] = [python, "-m", "spec_tests.cli", "run"]
     print(f"{implementation.name}: {implementation.title}", flush=True)
     folders = [str(ROOT), str(wheels_folder(verdicts_file.parent))]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}

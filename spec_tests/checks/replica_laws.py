@@ -121,29 +121,6 @@ def attribute_ids(module: nn.Module) -> dict[str, int]:
     return ids
 
 
-def former_parameters(
-    replica: nn.Module, source: nn.Module
-) -> tuple[dict[str, bool], dict[str, bool]]:
-    """Return whether each tensor in ``_former_parameters`` is the replica's attribute.
-
-    Returns:
-        Two dictionaries with paths of parameters as keys: the answers, and the expected answers.
-    """
-    pairs = list(zip(modules_with_paths(replica), modules_with_paths(source), strict=True))
-    actual = {
-        f"{path}.{name}": getattr(each, name) is copy
-        for (path, each), _ in pairs
-        for name, copy in getattr(each, "_former_parameters", {}).items()
-    }
-    expected = {
-        f"{path}.{name}": True
-        for _, (path, each) in pairs
-        for name, parameter in each._parameters.items()
-        if parameter is not None
-    }
-    return actual, expected
-
-
 def flat_weights_are_shared(module: nn.Module) -> list[bool]:
     """Return whether each tensor in the layer's ``_flat_weights`` is the layer's attribute."""
     layer: Any = module.layer

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from spec_tests import simulator
-from spec_tests.checks.stream_log import CopyDelay
+from spec_tests.checks.stream_log import CopyLog
 from spec_tests.failure import Fact, Failure, failed
 from spec_tests.machine import capabilities
 from spec_tests.machine.devices import SYNCHRONOUS, Topology, not_run, queue_work
@@ -93,7 +93,7 @@ def _require_none(found: Sequence[simulator.Race]) -> None:
 
 def _delay_copies(topology: Topology) -> AbstractContextManager[object]:
     """Return a block in which a real accelerator does work before each copy."""
-    return nullcontext() if topology.accelerator == "sim" else CopyDelay(DELAY)
+    return nullcontext() if topology.accelerator == "sim" else CopyLog(delay=DELAY)
 
 
 def queued_arange(topology: Topology, slot: int, *shape: int) -> Tensor:

@@ -22,10 +22,16 @@ _COPIES = frozenset(
 
 
 class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
-    """Records, for each copy to a device inside the block, the current stream of that device."""
+    """Records, for each copy to a device inside the block, the current stream of that device.
 
-    def __init__(self) -> None:
+    Args:
+        pause: A function to call after the first copy.
+        delay: Milliseconds of work to queue on the devices of each copy, before it.
+    """
+
+    def __init__(self, pause: Callable[[], object] = object, delay: float = 0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # unannotated in PyTorch
+        self._pause, self._delay = pause, delay
         #: The stream of each copy, in order.
         self.streams: list[torch.Stream] = []
 
@@ -36,51 +42,24 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        is_copy = func.overloadpacket in _COPIES
+        for device in _devices_of((args, kwargs)) if is_copy and self._delay else ():
+            queue_work(device, self._delay)
         result = func(*args, **(kwargs or {}))
-        if func.overloadpacket in _COPIES:
-            self._record_stream(result if result is not None else args[0])
+        devices = _devices_of(result if result is not None else args[0]) if is_copy else []
+        if devices:
+            self.streams.append(torch.accelerator.current_stream(devices[0]))
+            if len(self.streams) == 1:
+                self._pause()
         return result
 
-    def _record_stream(self, result: object) -> None:
-        copies = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
-        if copies and copies[0].device.type != "cpu":
-            self.streams.append(torch.accelerator.current_stream(copies[0].device))
 
-
-class CopyPause(CopyLog):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
-    """Calls ``pause`` after the first copy inside the block."""
-
-    def __init__(self, pause: Callable[[], object]) -> None:
-        super().__init__()
-        self._pause = pause
-
-    def _record_stream(self, result: object) -> None:
-        super()._record_stream(result)
-        if len(self.streams) == 1:
-            self._pause()
-
-
-class CopyDelay(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
-    """Queues work of some milliseconds on the devices of each copy inside the block."""
-
-    def __init__(self, milliseconds: float) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # unannotated in PyTorch
-        self._milliseconds = milliseconds
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        if func.overloadpacket in _COPIES:
-            leaves = tree_leaves((args, kwargs))
-            found = [leaf.device if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-            for device in {each for each in found if isinstance(each, torch.device)}:
-                if device.type != "cpu":
-                    queue_work(device, self._milliseconds)
-        return func(*args, **(kwargs or {}))
+def _devices_of(value: object) -> list[torch.device]:
+    """Return the accelerators in ``value``, as devices or as those of tensors."""
+    leaves = tree_leaves(value)
+    found = [leaf.device if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    devices = dict.fromkeys(each for each in found if isinstance(each, torch.device))
+    return [each for each in devices if each.type != "cpu"]
 
 
 def streams_of(call: Callable[[], object]) -> list[torch.Stream]:

@@ -269,6 +269,3 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "clauses": _print_clauses,
     **dict.fromkeys(("doctor", "draft", "report", "diff"), _run_module),
 }
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,6 +10,7 @@ import pytest
 
 from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.failure import SUITE
+from spec_tests.machine import guards
 from spec_tests.machine.options import SHARED
 
 SETTINGS = Path(__file__).with_name("run.ini")
@@ -35,6 +36,25 @@ def run(options: argparse.Namespace) -> int:
     if status == pytest.ExitCode.TESTS_FAILED and monitor.has_only_missing_names():
         return NOT_OFFERED
     return status
+
+
+def repeat(test: str, *options: str) -> None:
+    """Run a test of a file, which is outside the suite, and exit with the status of pytest.
+
+    The programs that a run writes for its failures call it.
+
+    Args:
+        test: The file, or the file and the name of the test.
+        options: Options of pytest and of the suite, such as ``--target=NAME``.
+    """
+    sys.path.insert(0, str(Path.cwd()))
+    folder = Path(test.partition("::")[0]).resolve().parent
+    settings = ["-c", str(SETTINGS), f"--rootdir={folder}", f"--confcutdir={folder}"]
+    plugins = ["-p", "spec_tests", "-p", "spec_tests.conftest", "-p", "no:cacheprovider"]
+    output = ["-q", "--no-header", "--disable-warnings"]
+    status = pytest.main([test, *settings, *plugins, *output, *options])
+    guards.end_soon(status)
+    sys.exit(status)
 
 
 def _pytest_arguments(options: argparse.Namespace) -> list[str]:

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from spec_tests import checks
 from spec_tests.checks.refusals import refused
-from spec_tests.checks.stream_log import CopyPause, current_device_and_streams
+from spec_tests.checks.stream_log import CopyLog, current_device_and_streams
 from spec_tests.checks.thread_order import TIMEOUT
 from spec_tests.machine import capabilities
 from spec_tests.machine.clauses import clause
@@ -99,7 +99,7 @@ def test_concurrent_calls_restore_current_device_and_streams(target, topology):
     def scatter(slot, pause):
         torch.accelerator.set_device_index(topology.device(slot).index)
         before = current_device_and_streams(topology)
-        with CopyPause(pause):
+        with CopyLog(pause):
             scatter_function.apply(topology.take(2), None, 0, counting((6, 2)))
         places.append((before, current_device_and_streams(topology)))
 

@@ -191,10 +191,10 @@ def inject(config: pytest.Config, topology: Topology) -> None:
         return
     if topology.accelerator != "sim":
         raise pytest.UsageError("--fault: only the simulated accelerator can inject faults")
-    if name not in simulator.FAULTS:
-        raise pytest.UsageError(
-            f"--fault {name}: unknown fault; the faults are {', '.join(simulator.FAULTS)}"
-        )
+    try:
+        simulator.check_fault(name)
+    except ValueError as error:
+        raise pytest.UsageError(f"--fault: {error}") from None
     switches = ExitStack()
     switches.enter_context(simulator.fault(name))
     config.add_cleanup(switches.close)

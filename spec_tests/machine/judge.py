@@ -244,14 +244,17 @@ def _find_failure(
         if report.when == "call" and records:
             names = " and ".join(record.name for record in records)
             text = f"{names} names this test, but the test passes: remove the test from the record"
-            _fail(report, Failure("stale-record", (Fact("register", "stale"),), text))
+            report.outcome, report.longrepr = "failed", text
+            stale = Failure("stale-record", (Fact("register", "stale"),), text)
+            verdicts.add_failure(report, stale)
         return None
     missing = missing_name(error)
     if missing is not None:
         if name_in(missing) not in item.config.stash.get(_DECLARED, frozenset()):
             report.outcome, report.longrepr = "failed", missing
             return Failure("not-offered", (Fact("not offered", name_in(missing)),), missing)
-        _skip(report, item, f"not offered, as declared: {missing}")
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), 0, f"Skipped: not offered, as declared: {missing}")
         report.user_properties.append((verdicts.DECLARED, name_in(missing)))
         return None
     if report.skipped or skip_missing(call, report, target_of(item.config)):
@@ -279,16 +282,6 @@ def _judge(
     report.user_properties += [(verdicts.FAILS, each) for each in failing]
     verdicts.add_failure(report, found)
     programs.add(item, call, report, found, options_for_test(item.config))
-
-
-def _fail(report: pytest.TestReport, found: Failure) -> None:
-    report.outcome, report.longrepr = "failed", found.text
-    verdicts.add_failure(report, found)
-
-
-def _skip(report: pytest.TestReport, item: pytest.Item, reason: str) -> None:
-    report.outcome = "skipped"
-    report.longrepr = (str(item.path), 0, f"Skipped: {reason}")
 
 
 def _describe(item: pytest.Item, error: BaseException) -> Failure:

@@ -12,7 +12,6 @@ import operator
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from traceback import walk_tb
 from types import CodeType, ModuleType
 from typing import Any
@@ -129,7 +128,7 @@ _TEMPLATE = """\
 {test}
 
 if __name__ == "__main__":
-    spec_tests.cli.repeat.run(__file__{selection}, {options})
+    spec_tests.cli.run.repeat(__file__{selection}, {options})
 """
 #: The modules whose fixtures each program has.
 _PLUGINS = ("spec_tests.conftest", "spec_tests.machine.")
@@ -153,7 +152,7 @@ def add(
     """
     names = clauses.clauses_of_test(item)
     if call.excinfo is not None and names and verdicts.verdict_of(report) == "fail":
-        about = f"{names[0]}: {_load_clauses()[names[0]].says}\n\n{found.text}"
+        about = f"{names[0]}: {clauses.load()[names[0]].says}\n\n{found.text}"
         drawn = drawn_arguments(item, call.excinfo.value)
         statements = getattr(call.excinfo.value, "statements", None)
         text = _text(item, drawn, about, statements, options)
@@ -182,7 +181,7 @@ def _text(
         test = f"# The test is imported, because {error}.\n"
     for fixture in _fixtures(item):
         expressions.add_import(fixture.__module__, fixture.__name__)
-    expressions.add_import("spec_tests.cli.repeat")
+    expressions.add_import("spec_tests.cli.run")
     lines = f"{about}\n\nRepeats {item.nodeid}.".splitlines()
     return _TEMPLATE.format(
         comment="\n".join(f"# {line}".rstrip() for line in lines),
@@ -204,11 +203,6 @@ def drawn_arguments(item: pytest.Item, error: BaseException) -> dict[str, Any]:
     fixtures = getattr(item, "fixturenames", ())
     known = frames[-1].f_locals if frames else {}
     return {name: known[name] for name in names if name in known and name not in fixtures}
-
-
-@cache
-def _load_clauses() -> dict[str, clauses.Clause]:
-    return clauses.load()
 
 
 def _function(item: pytest.Item) -> Any:

@@ -203,13 +203,11 @@ class Target:
         self.mapping = dict(mapping or {})
         import_module(name)
         for part, candidates in PARTS.items():
-            module = self._mapped_module(part) or _import_first(name, candidates)
-            setattr(self, part, Part(part, module, self._mapped_names(part)))
-
-    @property
-    def has_parts(self) -> bool:
-        """Whether the target has at least one part."""
-        return any(getattr(self, part).exists for part in PARTS)
+            place = self.mapping.get(part)
+            module = resolve(place) if place else _import_first(name, candidates)
+            names = [key.split(".", 1)[1] for key in self.mapping if key.startswith(f"{part}.")]
+            named = {each: resolve(self.mapping[f"{part}.{each}"]) for each in names}
+            setattr(self, part, Part(part, module, named))
 
     def offers(self, name: str) -> bool:
         """Return whether the target has a part, or a name in a part: ``comm.scatter``."""
@@ -223,13 +221,6 @@ class Target:
         if found is None:
             raise NotOffered(f"the target has no submodule {name}")
         return found
-
-    def _mapped_module(self, part: str) -> Any:
-        return resolve(self.mapping[part]) if part in self.mapping else None
-
-    def _mapped_names(self, part: str) -> dict[str, Any]:
-        names = [key.split(".", 1) for key in self.mapping if key.startswith(f"{part}.")]
-        return {name: resolve(self.mapping[f"{part}.{name}"]) for _, name in names}
 
     def __repr__(self) -> str:
         return f"<target {self.name}>"
@@ -279,7 +270,7 @@ def require_target(name: str, mapping: Iterable[str]) -> Target:
     except (Exception, SystemExit) as error:  # the code of a target may raise any error
         text = input_files.in_one_line(_describe(error))
         raise pytest.UsageError(f"the target {name} cannot be imported: {text}") from None
-    if not target.has_parts:
+    if not any(map(target.offers, PARTS)):
         raise pytest.UsageError(
             f"the target {name} has none of the submodules {', '.join(PARTS)}; "
             "--target-map NAME=PLACE names other places"

@@ -6,7 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests import checks
-from spec_tests.checks.replica_laws import former_parameters, replica_tensors
+from spec_tests.checks.replica_laws import modules_with_paths, replica_tensors
+from spec_tests.checks.replica_structure import replica_structure
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, replicate_calls
@@ -30,9 +31,14 @@ def test_replicas_have_no_parameters(target, topology, spec, slots):
 def test_former_parameters_lists_the_copies_by_name(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
-    pairs = [former_parameters(replica, module) for replica in replicas]
-    found, expected = ([*each] for each in zip(*pairs, strict=True))
-    checks.same(found, expected, spec, place="former_parameters")
+    expected = {
+        path: {name: True for name, value in each._parameters.items() if value is not None}
+        for path, each in modules_with_paths(module)
+    }
+    for replica in replicas:
+        parts = replica_structure(replica, module).items()
+        found = {path: part["former_parameters"] for path, part in parts}
+        checks.same(found, expected, spec, place="former_parameters")
 
 
 @clause("replicate.parameters.copies")

@@ -41,7 +41,7 @@ def folder(tmp_path, write_package):
 
 
 def test_programs_of_all_drawn_calls_fail_as_the_tests_do(run_module, folder):
-    command = ["spec_tests.cli.main", "run", "broken", "--accelerator=sim", "--", "-k", DRAWN]
+    command = ["spec_tests.cli", "run", "broken", "--accelerator=sim", "--", "-k", DRAWN]
     done = run_module(*command, "--hypothesis-profile=perturbations")
     assert done.returncode == 1, done.stdout + done.stderr
     programs = [path.name for path in (folder / "repro").glob("*.py")]

@@ -38,7 +38,7 @@ def run_module(fork_server: ForkServer, tmp_path: Path) -> Command:
 @pytest.fixture
 def run_command(run_module: Command) -> Command:
     """Return a function that runs ``parallel-conformance`` in the folder ``tmp_path``."""
-    return lambda *arguments: run_module("spec_tests.cli.main", *arguments)
+    return lambda *arguments: run_module("spec_tests.cli", *arguments)
 
 
 @pytest.fixture

@@ -94,10 +94,6 @@ REFUSED = {
         record().replace('"test_it.py::test_one"', ""),
         "divergence X-1: there are no tests",
     ),
-    "lacks-after-the-record": (
-        record().replace("versions =", "lacks = []\nversions ="),
-        "divergence X-1: 'lacks' stands after the record; ",
-    ),
     "only-a-class": (
         record("error: KeyError"),
         "divergence X-1: 'error: KeyError' does not say what the error is",
@@ -106,7 +102,10 @@ REFUSED = {
         record().replace('expects = ["assert: False"]\n', ""),
         "divergence X-1 is of an earlier suite: it lacks 'expects'. Run the suite with ",
     ),
-    "unknown-key": (record().replace("observed", "seen"), "divergence X-1: no record has the key"),
+    "lacks-after-the-record": (
+        record().replace("versions =", "lacks = []\nversions ="),
+        "divergence X-1: no record has the key 'lacks'; keys of a register stand before it",
+    ),
     "repaired-without-a-record": (
         f'{INHERITS}repaired = ["test_it.py::test_x"]',
         "no inherited record names test_it.py::test_x",
