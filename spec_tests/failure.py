@@ -157,11 +157,6 @@ def note(failure: Failure) -> None:
     _noted.append(failure)
 
 
-def last_noted() -> Failure | None:
-    """Return the last failure that the running test has noted."""
-    return _noted[-1] if _noted else None
-
-
 def forget() -> None:
     """Forget the failures of earlier tests."""
     _noted.clear()

@@ -96,7 +96,7 @@ def check_status(readme: Path = ROOT / "README.md", folder: Path = REPORTS) -> I
             if run is None or run.about.get("suite") != today:
                 yield f"README.md: {passed} of {total} is not of a run of suite {today}"
                 continue
-            counts = matrix.counts_of_target(run)
+            counts = matrix.counts(run)["the target"]
             counted = counts["pass"], sum(counts[each] for each in (*VERDICTS, ""))
             if counted != (int(passed), int(total)):
                 yield f"README.md: {passed} of {total}; {link} has {counted[0]} of {counted[1]}"

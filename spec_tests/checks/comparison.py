@@ -242,22 +242,18 @@ class Difference:
 
 
 def differences(
-    actual: Any, expected: Any, place: str, tolerance: float = EXACT
+    actual: Any, expected: Any, place: str, tolerance: float = EXACT, path: str = ""
 ) -> Iterator[Difference]:
     """Yield the differences between two snapshots. Values of unequal classes have only one.
 
     Args:
         actual: The snapshot of the target's value.
         expected: The snapshot to compare with.
-        place: The place of the values, such as ``output``. The texts begin with it.
+        place: The place of the values, such as ``output``.
         tolerance: The largest difference of numbers, relative and absolute.
+        path: The path of the values, with which the texts begin; empty for ``place``.
     """
-    yield from _differences(actual, expected, place, place, tolerance)
-
-
-def _differences(
-    actual: Any, expected: Any, path: str, place: str, tolerance: float
-) -> Iterator[Difference]:
+    path = path or place
     if type(actual) is type(expected) and isinstance(expected, TensorSnapshot):
         yield from _tensor_differences(actual, expected, path, place, tolerance)
     elif type(actual) is type(expected) and isinstance(expected, Structure):
@@ -265,7 +261,7 @@ def _differences(
     elif _have_equal_keys(actual, expected):
         for key, found in _items(actual):
             named = _inner_place(place, key)
-            yield from _differences(found, expected[key], f"{path}[{key!r}]", named, tolerance)
+            yield from differences(found, expected[key], named, tolerance, f"{path}[{key!r}]")
     elif type(actual) is not type(expected) or actual != expected:
         text = f"{path} is {_describe(actual)}, expected {_describe(expected)}"
         yield Difference(path, _value_fact(actual, expected, place), text)
@@ -396,7 +392,7 @@ def _structure_differences(
     else:
         for key, member in expected.members.items():
             found = actual.members[key]
-            yield from _differences(found, member, f"{path}[{key!r}]", place, tolerance)
+            yield from differences(found, member, place, tolerance, f"{path}[{key!r}]")
 
 
 def _describe(value: Any) -> str:

@@ -211,12 +211,10 @@ def show_first_failure(call: pytest.CallInfo[None]) -> None:
     if isinstance(error, FlakyFailure):
         call.excinfo = pytest.ExceptionInfo.from_exception(error.exceptions[0])
     elif isinstance(error, Flaky):  # Hypothesis has lost the failure.
-        found = _examples[-1] if _examples else failure.last_noted()
         text = "the calls of a failure have other results when they are repeated"
-        if found is None:
-            found = Failure("differs", (Fact("output", "not repeatable"),), text)
-        else:
-            found = replace(found, text=f"{found.text}\n{text}")
+        found = Failure("differs", (Fact("output", "not repeatable"),), text)
+        if _examples:
+            found = replace(_examples[-1], text=f"{_examples[-1].text}\n{text}")
         call.excinfo = pytest.ExceptionInfo.from_exception(
             failure.failed(found).with_traceback(error.__traceback__)
         )

@@ -58,18 +58,18 @@ class Matrix:
             found.setdefault(clause.chapter, []).append(clause)
         return found
 
-    def counts(self, run: Run, chapter: str | None = None) -> Counter[str]:
-        """Return the number of clauses with each verdict, in one chapter or in all.
+    def counts(self, run: Run) -> dict[str, Counter[str]]:
+        """Return the number of clauses with each verdict, by chapter, of the target and of all.
 
         The key of clauses without a verdict is an empty text.
         """
-        members = self.clauses.values() if chapter is None else self.chapters[chapter]
-        return Counter(run.verdicts.get(clause.id, "") for clause in members)
-
-    def counts_of_target(self, run: Run) -> Counter[str]:
-        """Return the number of clauses about the target with each verdict."""
-        members = [clause for clause in self.clauses.values() if clause.is_about_target]
-        return Counter(run.verdicts.get(clause.id, "") for clause in members)
+        every = [*self.clauses.values()]
+        of_target = [clause for clause in every if clause.is_about_target]
+        members = {**self.chapters, "the target": of_target, "all": every}
+        return {
+            title: Counter(run.verdicts.get(clause.id, "") for clause in found)
+            for title, found in members.items()
+        }
 
     def clauses_with(self, run: Run, verdict: str) -> list[Clause]:
         """Return the clauses with a verdict."""
@@ -115,15 +115,14 @@ def format_page(matrix: Matrix) -> str:
 def _run_row(matrix: Matrix, number: str, run: Run, newest: Run | None) -> Sequence[object]:
     is_earlier = newest and run.about.get("suite") != newest.about.get("suite")
     date = f"{run.date[:10]}, an earlier suite" if is_earlier else run.date[:10]
-    counts = matrix.counts(run)
+    counts = matrix.counts(run)["all"]
     link = f"[{number}]({run.file})"
     numbers = [counts[each] for each in (*VERDICTS, "")]
     return link, run.target, run.release, run.hardware, date, *numbers
 
 
 def _chapter_row(matrix: Matrix, chapter: str) -> Sequence[object]:
-    counts = [matrix.counts(run, chapter) for run in matrix.columns]
-    return chapter, *map(_pass_ratio, counts)
+    return chapter, *(_pass_ratio(matrix.counts(run)[chapter]) for run in matrix.columns)
 
 
 def _pass_ratio(counts: Counter[str]) -> str:
