@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,23 +97,24 @@ def draft(
     tables = {} if register_file is None else register.read_tables(register_file)
     missing = {fact.name for test in named if (fact := _missing_name(test)) is not None}
     lacks = sorted({*tables.pop("lacks", ()), *missing})
-    lists = {
-        key: [_convert(each, failed) for each in _without_absent(tables.pop(key, []))]
-        for key in ("drafted", "divergence")
+    judged = [test for test in named if test.verdict in ("fail", "known")]
+    lists = {key: tables.pop(key, []) for key in ("drafted", "divergence")}
+    kept = {
+        key: [each for entry in entries for each in _update(entry, judged)]
+        for key, entries in lists.items()
     }
-    old = [each for records in lists.values() for each in records]
+    old = [each for records in kept.values() for each in records]
     failed = [test for test in failed if not any(_expects(each, test) for each in old)]
     lives = [test for test in failed if test.clause.startswith(_LIVES)]
     if not any(test.clause in violations.CLAUSES for test in failed):
         lives = []
-    groups = _group([test for test in failed if test not in lives])
-    added = [
-        _make_record(f"X-{number}", kind, group, named)
-        for number, group in enumerate(groups, _first_number(old))
-    ]
+    kept["drafted"] += _make_records(
+        [test for test in failed if test not in lives],
+        named,
+        kind,
+        _first_number(each for entries in lists.values() for each in entries),
+    )
     first = {"lacks": lacks} if lacks else {}
-    kept = {key: [*_without_passing(records, named)] for key, records in lists.items()}
-    kept["drafted"] += added
     text = _format_register({**first, **tables, **kept})
     return f"{_WITHOUT_LIVES}\n{text}" if lives else text
 
@@ -130,69 +131,42 @@ def _missing_name(test: TestVerdict) -> Any:
     return test.failure.facts[0]
 
 
-def _convert(entry: Mapping[str, Any], failed: Iterable[TestVerdict]) -> Mapping[str, Any]:
-    """Return a record of an earlier suite with the facts of its failed tests."""
-    if entry.get("expects"):
-        return entry
-    found = [test.failure for test in failed if _names(entry, test) and test.failure]
-    if not found:
-        print(f"{entry['id']}: no test of this record fails in the runs", file=sys.stderr)
-    facts = _deduplicate(fact for each in found for fact in each.expected)
-    items = [*entry.items()]
-    place = [*entry].index("tests") + 1
-    return dict([*items[:place], *([("expects", facts)] if facts else []), *items[place:]])
+def _update(entry: Mapping[str, Any], judged: Sequence[TestVerdict]) -> Iterator[dict[str, Any]]:
+    """Yield the record without tests that pass, and without tests that the suite no longer has.
+
+    If a test passes with some of its parameters, the record names those with which it fails. A
+    record of an earlier suite gets the facts of its tests.
+    """
+    left: list[str] = []
+    for name in entry["tests"]:
+        own = [test for test in judged if _is_named_by(name, test)]
+        if not judge.is_defined(name, SUITE):
+            print(f"{entry['id']}: left out, no such test: {name}", file=sys.stderr)
+        elif any(map(_passes, own)):
+            left += sorted({_node_id(test) for test in own if not _passes(test)})
+        else:
+            left.append(name)
+    found = {**entry, "tests": left}
+    if left and not entry.get("expects"):
+        own = [test for test in judged if any(_is_named_by(name, test) for name in left)]
+        facts = dict.fromkeys(fact for test in own for fact in _failure(test).expected)
+        if facts:
+            found["expects"] = [*facts]
+        else:
+            print(f"{entry['id']}: no test of this record fails in the runs", file=sys.stderr)
+    if left:
+        yield found
+
+
+def _is_named_by(name: str, test: TestVerdict) -> bool:
+    """Return whether an entry ``name`` of a record stands for a test."""
+    return name in (_node_id(test), _function(test))
 
 
 def _expects(entry: Mapping[str, Any], test: TestVerdict) -> bool:
     """Return whether a record, which may have been converted, expects the failure of a test."""
-    found = test.failure
-    return (
-        found is not None
-        and _names(entry, test)
-        and {*found.expected} <= {*entry.get("expects", ())}
-    )
-
-
-def _names(entry: Mapping[str, Any], test: TestVerdict) -> bool:
-    return any(_is_of(_node_id(test), name) for name in entry["tests"])
-
-
-def _is_of(node_id: str, name: str) -> bool:
-    """Return whether an entry ``name`` of a record stands for a test."""
-    return name in (node_id, judge.without_parameters(node_id))
-
-
-def _without_absent(records: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the records without the tests that the suite no longer has, and print these tests."""
-    for each in records:
-        left = [test for test in each["tests"] if judge.is_defined(test, SUITE)]
-        for test in each["tests"]:
-            if test not in left:
-                print(f"{each['id']}: left out, no such test: {test}", file=sys.stderr)
-        if left:
-            yield {**each, "tests": left}
-
-
-def _without_passing(
-    records: Iterable[Mapping[str, Any]], tests: Iterable[TestVerdict]
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the records without the tests that pass, unless all tests of a record do.
-
-    If a test passes with some of its parameters, the record names those with which it fails.
-    """
-    judged = [test for test in tests if test.verdict in ("fail", "known")]
-    passing = {_node_id(test) for test in judged if _passes(test)}
-    failing = {_node_id(test) for test in judged} - passing
-    for each in records:
-        left = [name for test in each["tests"] for name in _left(test, passing, failing)]
-        if left:
-            yield {**each, "tests": left}
-
-
-def _left(test: str, passing: Collection[str], failing: Collection[str]) -> Collection[str]:
-    """Return the entries that replace the entry ``test`` of a record."""
-    passes = any(_is_of(name, test) for name in passing)
-    return sorted(name for name in failing if _is_of(name, test)) if passes else [test]
+    is_named = any(_is_named_by(name, test) for name in entry["tests"])
+    return is_named and {*_failure(test).expected} <= {*entry.get("expects", ())}
 
 
 def _first_number(records: Iterable[Mapping[str, Any]]) -> int:
@@ -200,57 +174,46 @@ def _first_number(records: Iterable[Mapping[str, Any]]) -> int:
     return 1 + max((int(each[1]) for each in numbers if each), default=0)
 
 
-def _group(failed: Iterable[TestVerdict]) -> Collection[list[TestVerdict]]:
-    """Return the tests of each record: those of one function that fail alike."""
-    found: dict[tuple[str, ...], list[TestVerdict]] = defaultdict(list)
+def _make_records(
+    failed: Iterable[TestVerdict], tests: Iterable[TestVerdict], kind: str, number: int
+) -> Iterator[dict[str, Any]]:
+    """Yield a record for the tests of each function that fail alike.
+
+    Args:
+        failed: The failed tests.
+        tests: All tests of the run.
+        kind: The kind of the records.
+        number: The number of the first record.
+    """
+    of_function: dict[str, set[str]] = defaultdict(set)
+    for test in tests:
+        of_function[_function(test)].add(_node_id(test))
+    groups: dict[tuple[str, ...], list[TestVerdict]] = defaultdict(list)
     for test in sorted(failed, key=lambda each: each.clause):
-        found[judge.without_parameters(_node_id(test)), *_failure(test).key].append(test)
-    return found.values()
+        groups[_function(test), *_failure(test).key].append(test)
+    for place, ((function, *_), group) in enumerate(groups.items(), number):
+        names = [*dict.fromkeys(test.clause for test in group)]
+        found = dict.fromkeys(map(_node_id, group))
+        yield {
+            "id": f"X-{place}",
+            **({} if kind == register.DRAFTED_KIND else {"kind": kind}),
+            "clause": names[0] if len(names) == 1 else names,
+            # Keep the parameters only if the test fails otherwise, or passes, with others.
+            "tests": [function] if found.keys() == of_function[function] else [*found],
+            "expects": _failure(group[0]).expected,
+        }
 
 
 def _failure(test: TestVerdict) -> Failure:
     return test.failure or Failure("error", (), "")
 
 
-def _make_record(
-    divergence_id: str, kind: str, failed_tests: list[TestVerdict], tests: Iterable[TestVerdict]
-) -> dict[str, Any]:
-    """Return a record for failed tests.
-
-    Args:
-        divergence_id: The id of the record.
-        kind: The kind of the record.
-        failed_tests: The tests of the record.
-        tests: All tests of the run.
-    """
-    names = _deduplicate(test.clause for test in failed_tests)
-    found = _failure(failed_tests[0])
-    others = {
-        judge.without_parameters(_node_id(test))
-        for test in tests
-        if test.verdict != "fail" or _failure(test).key != found.key
-    }
-    return {
-        "id": divergence_id,
-        **({} if kind == register.DRAFTED_KIND else {"kind": kind}),
-        "clause": names[0] if len(names) == 1 else names,
-        "tests": _deduplicate(_recorded_test(_node_id(test), others) for test in failed_tests),
-        "expects": found.expected,
-    }
-
-
 def _node_id(test: TestVerdict) -> str:
     return test.test.removeprefix("spec_tests/")
 
 
-def _recorded_test(node_id: str, others: Collection[str]) -> str:
-    """Return a test's id for a record. Keep the parameters only if others do not fail so."""
-    without = judge.without_parameters(node_id)
-    return node_id if without in others else without
-
-
-def _deduplicate(values: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(values))
+def _function(test: TestVerdict) -> str:
+    return judge.without_parameters(_node_id(test))
 
 
 def _format_register(tables: Mapping[str, Any]) -> str:
