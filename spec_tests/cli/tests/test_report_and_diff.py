@@ -8,6 +8,7 @@ import pytest
 from spec_tests.cli import report
 from spec_tests.cli.main import main
 from spec_tests.machine import verdicts
+from spec_tests.reporting.tests import samples
 
 pytestmark = pytest.mark.slow
 
@@ -16,8 +17,6 @@ pytestmark = pytest.mark.slow
 def saved_runs(tmp_path, monkeypatch):
     """Change to a folder with two runs, and return the names of their files."""
     monkeypatch.chdir(tmp_path)
-    header = dict.fromkeys(("target", "torch", "accelerator", "command", "date"), "x")
-    header["torch"] = "2.13.0"
     verdicts_of = {
         "a.worse": ("pass", "fail"),
         "a.hidden": ("pass", "known"),
@@ -27,12 +26,10 @@ def saved_runs(tmp_path, monkeypatch):
         "a.old": ("pass", None),
     }
     for place, name in enumerate(("old.jsonl", "new.jsonl")):
-        lines = [{"run": {"format": 2, **header}}]
-        for clause, found in verdicts_of.items():
-            if found[place]:
-                lines.append({"test": "t", "clause": clause, "verdict": found[place]})
-        lines += [verdicts.INTERRUPTED] * place
-        Path(name).write_text("\n".join(map(json.dumps, lines)))
+        found = {clause: each[place] for clause, each in verdicts_of.items() if each[place]}
+        samples.write_verdicts(Path(name), found, version="")
+    with Path("new.jsonl").open("a") as file:
+        file.write(json.dumps(verdicts.INTERRUPTED))
     return "old.jsonl", "new.jsonl"
 
 
@@ -40,8 +37,8 @@ def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, 
     old, _ = saved_runs
     assert main(["diff", *saved_runs, "--to", "page.md"]) == 1
     first, second, *lines, gone, total = capsys.readouterr().out.splitlines()
-    assert first == "old: x · torch 2.13.0 · x · old"
-    assert second == "new: x · torch 2.13.0 · x · new (interrupted)"
+    assert first == "old: theirs · torch 2.12.0 · sim · old"
+    assert second == "new: theirs · torch 2.12.0 · sim · new (interrupted)"
     assert [line.split() for line in lines] == [
         ["regression", "pass", "->", "known", "a.hidden"],
         ["regression", "pass", "->", "fail", "a.worse"],
@@ -61,7 +58,7 @@ def test_report_writes_a_summary_and_a_badge(saved_runs):
     _, new = saved_runs
     assert main(["report", new, "--summary", "summary.md", "--badge", "badge.json"]) == 0
     summary = Path("summary.md").read_text()
-    assert summary.startswith("# x · torch 2.13.0 · x · new\n\nsuite 1.0 is not decided: ")
+    assert summary.startswith("# theirs · torch 2.12.0 · sim · new\n\nsuite 1.0 is not decided: ")
     assert "| all | 2 | 0 | 1 | 2 | 0 |" in summary
     badge = json.loads(Path("badge.json").read_text())
     assert (badge["schemaVersion"], badge["color"]) == (1, "lightgrey")

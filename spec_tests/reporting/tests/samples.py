@@ -9,6 +9,19 @@ from typing import Any
 from spec_tests.failure import Fact, Failure
 from spec_tests.reporting import evidence, runs
 
+#: The metadata of a run.
+HEADER = {
+    "format": 2,
+    "target": "theirs",
+    "version": "1.0",
+    "torch": "2.12.0+cpu",
+    "python": "3.12.1",
+    "accelerator": "sim",
+    "devices": ["sim:0", "sim:1"],
+    "date": "2026-01-02T03:04:05+00:00",
+    "command": "parallel-conformance run theirs --accelerator=sim",
+    "suite": "1.0+0000000",
+}
 #: A text that is dangerous in a page or table: HTML with a script, an attribute, a template, TeX,
 #: a spreadsheet formula and a control character.
 HOSTILE = (
@@ -24,21 +37,8 @@ def write_verdicts(path: Path, clause_verdicts: Mapping[str, str], **about: Any)
         clause_verdicts: For each clause id: the verdict of the test of the clause.
         about: Fields that are added to the header, or replace its default fields.
     """
-    header = {
-        "format": 2,
-        "target": "theirs",
-        "version": "1.0",
-        "torch": "2.12.0+cpu",
-        "python": "3.12.1",
-        "accelerator": "sim",
-        "devices": ["sim:0", "sim:1"],
-        "date": "2026-01-02T03:04:05+00:00",
-        "command": "parallel-conformance run theirs --accelerator=sim",
-        "suite": "1.0+0000000",
-        **about,
-    }
     lines = [
-        {"run": header},
+        {"run": {**HEADER, **about}},
         *(_verdict_line(clause, verdict) for clause, verdict in clause_verdicts.items()),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,17 +9,6 @@ from spec_tests.failure import Fact, Failure
 from spec_tests.reporting import evidence, runs
 from spec_tests.reporting.tests import samples
 
-#: The header of a file of verdicts.
-RUN = {
-    "format": 2,
-    "target": "theirs",
-    "version": "3.1",
-    "torch": "2.12.0",
-    "python": "3.12.1",
-    "accelerator": "xpu",
-    "date": "2026-01-02T03:04:05+00:00",
-    "command": "parallel-conformance run theirs --accelerator=xpu",
-}
 ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.one-per-device"
 #: A line of a file of verdicts: a test and its verdict.
 TEST = {"test": "t", "verdict": "pass", "clause": ONE}
@@ -27,12 +16,12 @@ TEST = {"test": "t", "verdict": "pass", "clause": ONE}
 
 @pytest.fixture
 def save_lines(tmp_path):
-    """Return a function that writes lines (texts, or dicts as JSON) to a file of verdicts."""
+    """Return a function that writes lines to a file of verdicts, after its header."""
 
     def save(*lines):
-        path = tmp_path / "verdicts.jsonl"
-        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-        path.write_text("\n".join(texts) + "\n")
+        path = samples.write_verdicts(tmp_path / "verdicts.jsonl", {})
+        with path.open("a") as file:
+            file.write("\n".join(map(json.dumps, lines)))
         return path
 
     return save
@@ -55,20 +44,19 @@ def test_evidence_is_the_first_test_with_a_call_and_counts_the_others(save_lines
     failure = Failure("differs", (Fact("output", "values"),), "they differ")
     called = replace(failure, call="f(1)")
     failed = {**TEST, "verdict": "fail", "failure": failure.to_json()}
-    path = save_lines(
-        {"run": RUN},
-        TEST,
-        failed,
-        {**failed, "test": "u", "failure": called.to_json()},
-        {**TEST, "test": "v"},
-    )
+    second = {**failed, "test": "u", "failure": called.to_json()}
+    path = save_lines(TEST, failed, second, {**TEST, "test": "v"})
     _, found = runs.read(path)
     assert found == {ONE: evidence.Evidence("fail", "", called, "u", others=1)}
 
 
 def test_a_published_run_of_an_earlier_suite_has_verdicts_without_failures(tmp_path):
     test = {"clause": ONE, "test": "t", "verdict": "fail", "difference": "d", "call": "f(1)"}
-    document = {"run": {**RUN, "format": 1, "hardware": "h200"}, "pass": {}, "tests": [test]}
+    document = {
+        "run": {**samples.HEADER, "format": 1, "hardware": "h200"},
+        "pass": {},
+        "tests": [test],
+    }
     path = tmp_path / "run.json"
     path.write_text(json.dumps({**document, "not-offered": {}, "not-run": {}}))
     _, found = runs.read(path)
@@ -80,7 +68,7 @@ def test_published_texts_have_no_absolute_path(save_lines, tmp_path):
     text = "in /home/me/spec_tests/a.py:3 and/or https://example.org/a/b"
     failure = Failure("error", (), text, call="load('/home/me/a.pt')")
     failed = {**TEST, "verdict": "fail", "failure": failure.to_json()}
-    published = samples.publish_file(save_lines({"run": RUN}, failed), tmp_path)
+    published = samples.publish_file(save_lines(failed), tmp_path)
     (found,) = runs.read(published)[1].values()
     assert found.failure.text == "in a.py:3 and/or https://example.org/a/b"
     assert found.failure.call == "load('a.pt')"
