@@ -120,8 +120,10 @@ def test_scatter_increases_each_output_version_by_one(target, topology):
     tensor = counting((4, 2), torch.float32, topology.device(0))
     outs = [torch.empty((2, 2), device=device) for device in topology.take(2)]
     before = [out._version for out in outs]
-    target.comm.scatter(tensor, out=outs)
-    checks.same([out._version for out in outs], [version + 1 for version in before])
+    for chunk, out in zip(target.comm.scatter(tensor, out=outs), outs, strict=True):
+        checks.shares_memory(chunk, out)
+    expected = [version + 1 for version in before]
+    checks.same([out._version for out in outs], expected, place="versions")
 
 
 @clause("comm.scatter.out-copies-onto-itself")

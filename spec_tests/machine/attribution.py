@@ -10,12 +10,11 @@ from spec_tests.failure import Fact
 from spec_tests.machine import clauses
 from spec_tests.machine.clauses import Clause
 
-#: The beginnings of the ids of clauses about several functions of their chapter.
-_OF_SEVERAL = (
+#: The beginnings of the ids of clauses about several functions of their chapter together.
+_COMPOSED = (
     *("comm.devices", "comm.gather.undoes-scatter", "comm.generators", "comm.no-memory"),
     *("comm.order", "functions.order", "functions.penalty", "functions.backward-on-own-device"),
     *("scatter_gather.gather-undoes-scatter", "parallel_apply.hazards.wrapped-twice"),
-    "divergences",
 )
 #: For each clause, the facts in which its tests fail, without the details in parentheses.
 _Facts = dict[str, set[Fact]]
@@ -46,8 +45,8 @@ def undecided(failures: Iterable[tuple[Iterable[Fact], Sequence[str]]]) -> dict[
 
     Such a clause names none of the facts in which its tests fail. Each of these facts also fails
     a clause of the same function, or of several, that names it or comes earlier in the
-    specification. If the clause names other facts, it is enough that such a clause fails in any
-    fact that it names.
+    specification. If the clause names other facts, or is about several functions together, it is
+    enough that such a clause fails in any fact that it names.
 
     Args:
         failures: For each failed test, the facts that differ and the clauses that it fails.
@@ -92,7 +91,7 @@ def _is_explained(place: int, failed: Sequence[Clause], facts: _Facts) -> bool:
         for number, other in enumerate(failed)
         if number != place and other.chapter == clause.chapter
     ]
-    if clause.facts and any(
+    if (clause.facts or _is_composed(clause)) and any(
         _explains(other, fact, clause, is_earlier=False)
         for other, _ in others
         for fact in facts[other.id]
@@ -116,4 +115,8 @@ def _explains(other: Clause, fact: Fact, clause: Clause, *, is_earlier: bool) ->
 
 
 def _is_of_several(clause: Clause) -> bool:
-    return any(map(clause.has_prefix, _OF_SEVERAL))
+    return _is_composed(clause) or clause.has_prefix("divergences")
+
+
+def _is_composed(clause: Clause) -> bool:
+    return any(map(clause.has_prefix, _COMPOSED))

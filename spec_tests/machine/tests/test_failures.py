@@ -139,6 +139,11 @@ OF_RUN = {
     "other-facts-alone": ({"b.gradient": [DEVICE], "b.first": [VALUES]}, "b.gradient b.first"),
     "without-facts": ({"b.first": [], "b.last": []}, "b.first b.last"),
     "other-function": ({"b.first": [DEVICE], "c.other": [DEVICE]}, "b.first c.other"),
+    "composed": ({"c.other": [STRIDES], "order.host": [DEVICE]}, "c.other order.host"),
+    "composed-of-the-one-that-names-it": (
+        {"b.strides": [STRIDES], "order.host": [DEVICE]},
+        "b.strides",
+    ),
     "of-several-functions": ({"c.other": [DEVICE], "order.host": [DEVICE]}, "c.other"),
 }
 
