@@ -125,13 +125,11 @@ def find_unexpected(verdicts_file: Path, status: int) -> Iterator[str]:
         verdicts_file: The verdicts of the run.
         status: The exit status of the run.
     """
-    tests = verdicts.read(verdicts_file)
-    clause_verdicts = verdicts.by_clause(tests)
-    if not clause_verdicts:
+    found = verdicts.find_evidence(verdicts.read(verdicts_file))
+    if not found:
         yield "no verdict of any clause"
-    declared = verdicts.declared_by_clause(tests)
-    for name, verdict in clause_verdicts.items():
-        if verdict in ("fail", "not-offered") and name not in declared:
-            yield f"{verdict} {name}"
+    for name, each in found.items():
+        if each.verdict in ("fail", "not-offered") and not each.declared:
+            yield f"{each.verdict} {name}"
     if status != 0:
         yield f"exit status {status}"

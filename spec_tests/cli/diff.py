@@ -4,9 +4,8 @@ import argparse
 from collections.abc import Mapping
 
 from spec_tests.cli.report import write
-from spec_tests.machine.verdicts import VERDICTS
+from spec_tests.machine.verdicts import VERDICTS, Evidence
 from spec_tests.reporting import runs
-from spec_tests.reporting.evidence import Evidence
 from spec_tests.reporting.markdown import format_table
 
 #: The verdict of a clause that no test of a run decides.

@@ -10,7 +10,7 @@ from spec_tests.failure import Failure, shorten
 from spec_tests.machine import clauses, judge, register, verdicts
 from spec_tests.machine.target import REFERENCE
 from spec_tests.machine.verdicts import TestVerdict
-from spec_tests.reporting import evidence
+from spec_tests.reporting.evidence import group_by_cause
 
 #: The folder of the programs, below the current one.
 FOLDER = Path("repro")
@@ -93,9 +93,9 @@ class Failures:
 
         Causes with clauses that torch.nn.parallel passes come before the others.
         """
-        found = evidence.find_evidence(tests)
+        found = verdicts.find_evidence(tests)
         failed = {name: each for name, each in found.items() if each.verdict == "fail"}
-        groups = evidence.group_by_cause(failed, self._violated)
+        groups = group_by_cause(failed, self._violated)
         here = failed.keys() - self._violated
         first = [each for each in groups if here.intersection(each[1])]
         parts = {

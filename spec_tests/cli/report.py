@@ -39,29 +39,20 @@ def main(options: argparse.Namespace) -> int:
         return 1
     from spec_tests.reporting import pages
 
-    for path in options.file:
-        print("\n".join(_format_table(path)))
+    shown = [runs.load_file(path) for path in options.file]
+    for path, run in zip(options.file, shown, strict=True):
+        if run.about.get("interrupted"):
+            print(f"{path}: the run was interrupted")
+        suite, torch = run.about.get("suite", ""), run.about["torch"]
+        print("\n".join(verdicts.summary(run.evidence, suite, torch)))
     default = next((each for each in PUBLISHED if any(each.glob(runs.RESULTS))), None)
     pages.write_report(options.file, default, options.to)
-    shown = [runs.load_file(path) for path in options.file]
     if options.summary:
         write(options.summary, "\n".join(map(as_markdown, shown)))
     if options.badge:
         write(options.badge, as_badge(shown[0]))
     print(f"wrote {options.to}")
     return 0
-
-
-def _format_table(path: Path) -> list[str]:
-    """Return the lines of the table of a file of verdicts, or of a published run."""
-    if path.suffix == ".json":
-        _, found = evidence.read_published(path)
-        reasons = {clause: each.reason for clause, each in found.items()}
-        decided = {clause: each.verdict for clause, each in found.items()}
-        return verdicts.table(decided, reasons=reasons)
-    run, tests = verdicts.read_run(path)
-    lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
-    return lines + verdicts.summary(tests, run.get("suite", ""), run["torch"])
 
 
 def as_markdown(run: Run) -> str:

@@ -14,10 +14,9 @@ has ended, so that an interrupted run can be resumed. The last line of an interr
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, TextIO
 
 import pytest
@@ -41,7 +40,6 @@ INTERRUPTED = {"interrupted": True}
 AS_REFERENCE = f"as {REFERENCE}"
 #: The verdicts of clauses that the target violates.
 _VIOLATED = ("fail", "not-offered", "known")
-_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -231,6 +229,62 @@ def settle(tests: Iterable[TestVerdict]) -> list[TestVerdict]:
     ]
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """The verdict of one clause in one run, with its evidence. A passing clause has none.
+
+    Args:
+        verdict: The verdict of the clause: the worst verdict of its tests.
+        reason: Why the clause is not offered, was not run, or is not decided by its failed tests.
+        failure: The failure, also of a clause that is *not-run* because its failed tests do not
+            decide it; None for a run of an earlier suite.
+        test: A test with the verdict of the clause, if possible one with a smallest failing call.
+        others: The number of other tests with the same verdict.
+        declared: A missing name, if ``lacks`` of the register declares all that the tests use.
+    """
+
+    verdict: str
+    reason: str = ""
+    failure: Failure | None = None
+    test: str = ""
+    others: int = 0
+    declared: str = ""
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether tests of the clause fail, as those of another clause that fails."""
+        return self.verdict == "not-run" and self.failure is not None
+
+
+def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
+    """Return the verdict of each clause with its evidence, from the tests of a run."""
+    tests = settle(tests)
+    verdict_of = by_clause(tests)
+    same: dict[str, list[TestVerdict]] = {}
+    for test in tests:
+        if verdict_of.get(test.clause) == test.verdict:
+            same.setdefault(test.clause, []).append(test)
+    return {name: _make_evidence(same[name]) for name in verdict_of}
+
+
+def _make_evidence(tests: Sequence[TestVerdict]) -> Evidence:
+    """Return the evidence of tests of one clause with one verdict."""
+    if tests[0].verdict == "pass":
+        return Evidence("pass")
+    first = min(
+        tests, key=lambda test: (bool(test.declared), not test.failure, not _has_call(test))
+    )
+    others = len(tests) - 1
+    if first.verdict == "not-offered":
+        reason = first.failure.text if first.failure else first.reason
+        return Evidence(first.verdict, reason, None, first.test, others, first.declared)
+    return Evidence(first.verdict, first.reason, first.failure, first.test, others)
+
+
+def _has_call(test: TestVerdict) -> bool:
+    return test.failure is not None and bool(test.failure.call)
+
+
 def by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
     """Return the verdict of each clause: the worst verdict of its tests in `settle`."""
     found: dict[str, str] = {}
@@ -240,66 +294,40 @@ def by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def declared_by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
-    """Return the clauses without errors whose tests use missing names that ``lacks`` declares.
-
-    The values are the names.
-    """
-    tests = list(tests)
-    errors = {test.clause for test in tests if test.fails_run}
-    found = {test.clause: test.declared for test in tests if test.clause and test.declared}
-    return {name: entry for name, entry in sorted(found.items()) if name not in errors}
-
-
-def reasons_by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
-    """Return why tests of clauses were not run."""
-    return {test.clause: test.reason for test in settle(tests) if test.verdict == "not-run"}
-
-
 def worse_verdict(first: str | None, second: str) -> str:
     """Return the worse of two verdicts, the earlier one in `VERDICTS`. ``first`` may be None."""
     return min(first or second, second, key=VERDICTS.index)
 
 
-def table(
-    found: Mapping[str, str],
-    declared: Mapping[str, str] = _NONE,
-    reasons: Mapping[str, str] = _NONE,
+def summary(
+    found: Mapping[str, Evidence], suite: str | None = None, torch: str | None = None
 ) -> list[str]:
-    """Return the lines of the summary: counts by chapter, then clauses that did not pass.
+    """Return the lines about a run: counts, clauses that did not pass, and the conclusion.
 
     Args:
-        found: The verdict of each clause.
-        declared: The result of `declared_by_clause`.
-        reasons: Why clauses were not run.
+        found: The evidence for each clause.
+        suite: See `conclude`.
+        torch: See `conclude`.
     """
+    verdict_of = {name: each.verdict for name, each in found.items()}
     lines = [f"{'chapter':<16}" + "".join(f"{verdict:>12}" for verdict in VERDICTS)]
-    for title, counts in count_by_chapter(found).items():
+    for title, counts in count_by_chapter(verdict_of).items():
         lines.append(f"{title:<16}" + "".join(f"{counts[each]:>12}" for each in VERDICTS))
     lines += [
-        f"{verdict:>12}  {name}" + (f": {reasons.get(name)}" if verdict == "not-run" else "")
-        for name, verdict in found.items()
-        if verdict != "pass" and name not in declared
+        f"{each.verdict:>12}  {name}" + (f": {each.reason}" if each.verdict == "not-run" else "")
+        for name, each in found.items()
+        if each.verdict != "pass" and not each.declared
     ]
-    if declared:
-        entries = ", ".join(dict.fromkeys(declared.values()))
-        lines.append(
-            f"not offered, as the register declares: {clauses.count(len(declared))} ({entries})"
-        )
-    return lines
-
-
-def summary(
-    tests: Iterable[TestVerdict], suite: str | None = None, torch: str | None = None
-) -> list[str]:
-    """Return the lines about a run: its table, missing names and conclusion; see `conclude`."""
-    tests = list(tests)
-    found = by_clause(tests)
-    if not found:
-        return []
-    lines = table(found, declared_by_clause(tests), reasons_by_clause(tests))
-    lines += missing_names(tests)
-    return [*lines, *filter(None, (claim(found, suite, torch), explain(found)))]
+    if declared := [each.declared for each in found.values() if each.declared]:
+        number, entries = clauses.count(len(declared)), ", ".join(dict.fromkeys(declared))
+        lines.append(f"not offered, as the register declares: {number} ({entries})")
+    missing = Counter(
+        each.reason
+        for each in found.values()
+        if each.verdict == "not-offered" and not each.declared
+    )
+    lines += [f"{text}: {clauses.count(number)}" for text, number in missing.most_common()]
+    return [*lines, *filter(None, (claim(verdict_of, suite, torch), explain(verdict_of)))]
 
 
 def count_by_chapter(found: Mapping[str, str]) -> dict[str, Counter[str]]:
@@ -383,20 +411,6 @@ def explain(found: Mapping[str, str]) -> str:
     )
 
 
-def missing_names(tests: Iterable[TestVerdict]) -> list[str]:
-    """Return a line for each name that the target lacks, with the number of its clauses.
-
-    Names of clauses that ``lacks`` declares are left out.
-    """
-    pairs = {
-        (test.failure.text, test.clause)
-        for test in tests
-        if test.verdict == "not-offered" and test.fails_run and test.clause and test.failure
-    }
-    counts = Counter(text for text, _ in sorted(pairs)).most_common()
-    return [f"{text}: {clauses.count(number)}" for text, number in counts]
-
-
 class Recorder:
     """A plugin that collects the verdicts of a run, writes each one, and prints a summary.
 
@@ -456,9 +470,10 @@ class Recorder:
             terminalreporter.write_line(line)
 
     def _summary(self) -> list[str]:
-        lines = summary(self.tests)
-        if not lines:
+        found = find_evidence(self.tests)
+        if not found:
             return []
+        lines = summary(found)
         if self._path is not None:
             lines.append(f"verdicts of all tests: {self._path}")
         before = "" if self._path else "--verdicts FILE, then "

@@ -1,4 +1,4 @@
-"""The evidence for the verdict of a clause, and the published form of a run.
+"""The causes of failures, and the published form of a run.
 
 The published form is a JSON document:
 
@@ -12,8 +12,7 @@ The published form is a JSON document:
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ import msgspec
 
 from spec_tests.failure import Failure
 from spec_tests.machine import clauses, input_files, verdicts
-from spec_tests.machine.verdicts import TestVerdict
+from spec_tests.machine.verdicts import Evidence
 from spec_tests.reporting import documents
 
 _LISTED = ("not-offered", "not-run")
@@ -53,56 +52,6 @@ class _Document(
     not_offered: dict[str, list[str]]
     not_run: dict[str, list[str]]
     tests: list[_Test]
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The verdict of one clause in one run, with its evidence. A passing clause has none.
-
-    Args:
-        verdict: The verdict of the clause.
-        reason: Why the clause is not offered, was not run, or is not decided by its failed tests.
-        failure: The failure, also of a clause that is *not-run* because its failed tests do not
-            decide it; None for a run of an earlier suite.
-        test: A test with the verdict of the clause, if possible one with a smallest failing call.
-        others: The number of other tests with the same verdict.
-    """
-
-    verdict: str
-    reason: str = ""
-    failure: Failure | None = None
-    test: str = ""
-    others: int = 0
-
-    @property
-    def is_undecided(self) -> bool:
-        """Whether tests of the clause fail, as those of another clause that fails."""
-        return self.verdict == "not-run" and self.failure is not None
-
-
-def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
-    """Return the verdict of each clause with its evidence, from the tests of a run."""
-    tests = verdicts.settle(tests)
-    same: dict[str, list[TestVerdict]] = {}
-    verdict_of = verdicts.by_clause(tests)
-    for test in tests:
-        if verdict_of.get(test.clause) == test.verdict:
-            same.setdefault(test.clause, []).append(test)
-    return {name: _make_evidence(same[name]) for name in verdict_of}
-
-
-def _make_evidence(tests: Sequence[TestVerdict]) -> Evidence:
-    if tests[0].verdict == "pass":
-        return Evidence("pass")
-    first = min(tests, key=lambda test: (not test.failure, not _has_call(test)))
-    if first.verdict == "not-offered":
-        reason = first.failure.text if first.failure else first.reason
-        return Evidence(first.verdict, reason, None, first.test, len(tests) - 1)
-    return Evidence(first.verdict, first.reason, first.failure, first.test, len(tests) - 1)
-
-
-def _has_call(test: TestVerdict) -> bool:
-    return test.failure is not None and bool(test.failure.call)
 
 
 def group_by_cause(

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from spec_tests.machine import register, verdicts
-from spec_tests.reporting.evidence import Evidence, find_evidence, read_published
+from spec_tests.machine.verdicts import Evidence, find_evidence
+from spec_tests.reporting.evidence import read_published
 
 #: The pattern of the published runs, relative to the folder of reports.
 RESULTS = "results/*/*.json"

@@ -99,9 +99,9 @@ def test_verbose_prints_the_output_of_pytest(command):
 def test_verdicts_are_saved_and_reported(command, tmp_path):
     done = command("run", "torch.nn.parallel", *ONE_CLAUSE, "--verdicts", "all.jsonl")
     assert done.returncode == 0, done.stdout + done.stderr
-    saved = verdicts.by_clause(verdicts.read(tmp_path / "all.jsonl"))
-    assert saved == {"comm.scatter.slices": "pass"}
-    table = "\n".join(verdicts.table(saved))
+    saved = verdicts.find_evidence(verdicts.read(tmp_path / "all.jsonl"))
+    assert saved == {"comm.scatter.slices": verdicts.Evidence("pass")}
+    table = "\n".join(verdicts.summary(saved))
     assert table in done.stdout
     assert "to write a web page: parallel-conformance report all.jsonl" in done.stdout
     reported = command("report", "all.jsonl").stdout

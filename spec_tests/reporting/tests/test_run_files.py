@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from spec_tests.failure import Fact, Failure
+from spec_tests.machine.verdicts import Evidence
 from spec_tests.reporting import evidence, runs
 from spec_tests.reporting.tests import samples
 
@@ -37,7 +38,7 @@ def test_published_run_has_the_verdicts_and_the_evidence_of_the_file(tmp_path):
     assert {clause: each.verdict for clause, each in found.items()} == verdicts
     assert found[TWO] == sent[TWO]
     assert found[TWO].failure.call == f"call({TWO!r})"
-    assert found[THREE] == evidence.Evidence("not-run", "needs two devices")
+    assert found[THREE] == Evidence("not-run", "needs two devices")
 
 
 def test_evidence_is_the_first_test_with_a_call_and_counts_the_others(save_lines):
@@ -47,7 +48,7 @@ def test_evidence_is_the_first_test_with_a_call_and_counts_the_others(save_lines
     second = {**failed, "test": "u", "failure": called.to_json()}
     path = save_lines(TEST, failed, second, {**TEST, "test": "v"})
     _, found = runs.read(path)
-    assert found == {ONE: evidence.Evidence("fail", "", called, "u", others=1)}
+    assert found == {ONE: Evidence("fail", "", called, "u", others=1)}
 
 
 def test_a_published_run_of_an_earlier_suite_has_verdicts_without_failures(tmp_path):
@@ -60,7 +61,7 @@ def test_a_published_run_of_an_earlier_suite_has_verdicts_without_failures(tmp_p
     path = tmp_path / "run.json"
     path.write_text(json.dumps({**document, "not-offered": {}, "not-run": {}}))
     _, found = runs.read(path)
-    assert found == {ONE: evidence.Evidence("fail", test="t")}
+    assert found == {ONE: Evidence("fail", test="t")}
     assert evidence.group_by_cause(found) == [("an earlier suite", [ONE])]
 
 
