@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 
-from spec_tests.checks.outcome import Call, cotangent
+from spec_tests.checks.outcome import Call
 from spec_tests.checks.snapshot import snapshot
+from spec_tests.checks.wrapper_laws import gradients_of
 from spec_tests.failure import Fact, Failure, failed
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
@@ -38,16 +38,9 @@ def gradients(call: CallWithDetach, target: Target, topology: Topology) -> tuple
     replicas = target.replicate.replicate(module, inputs["devices"])
     leaves = [leaf for leaf in named_tensors(module).values() if leaf.requires_grad]
     results = [replica(x) for replica, x in zip(replicas, rows, strict=True)]
-    actual = _gradient_snapshot(results, leaves)
-    return actual, _gradient_snapshot([module(rows[0]) for _ in rows], leaves)
-
-
-def _gradient_snapshot(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> Any:
-    results = [result for result in results if result.requires_grad]
-    if not results:
-        return None
-    cotangents = [cotangent(result) for result in results]
-    return _cpu_snapshot(torch.autograd.grad(results, leaves, cotangents))
+    actual = gradients_of(results, leaves)
+    expected = gradients_of([module(rows[0]) for _ in rows], leaves)
+    return snapshot(actual, {}, strides=False), snapshot(expected, {}, strides=False)
 
 
 def _cpu_snapshot(tensors: Sequence[Tensor]) -> Any:

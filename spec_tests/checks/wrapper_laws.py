@@ -41,16 +41,21 @@ def run_wrapped_and_plain(
 
 def with_gradients(output: Tensor, leaves: Sequence[Tensor], unused_as_zeros: bool = False) -> Any:
     """Return a snapshot of ``output`` and, if it requires grad, of the gradients of ``leaves``."""
-    gradients: Sequence[Tensor | None] | None = None
-    if output.requires_grad:
-        gradients = torch.autograd.grad(
-            output,
-            leaves,
-            cotangent(output),
-            allow_unused=True,
-            materialize_grads=unused_as_zeros,
-        )
-    return snapshot(Named(output=output, gradient=gradients), {}, strides=False)
+    gradient = gradients_of([output], leaves, unused_as_zeros)
+    return snapshot(Named(output=output, gradient=gradient), {}, strides=False)
+
+
+def gradients_of(
+    outputs: Sequence[Tensor], leaves: Sequence[Tensor], unused_as_zeros: bool = False
+) -> Sequence[Tensor | None] | None:
+    """Return the gradients of ``leaves``; None if there are no leaves, or no output needs grad."""
+    outputs = [output for output in outputs if output.requires_grad]
+    if not outputs or not leaves:
+        return None
+    cotangents = [*map(cotangent, outputs)]
+    return torch.autograd.grad(
+        outputs, leaves, cotangents, allow_unused=True, materialize_grads=unused_as_zeros
+    )
 
 
 def results_of(
@@ -65,11 +70,6 @@ def results_of(
     parallel = wrap(module)
     outputs = [parallel(x) for x in xs]
     leaves = [leaf for leaf in (*module.parameters(), *module.buffers()) if leaf.requires_grad]
-    gradients: Sequence[Tensor | None] | None = None
-    if leaves and outputs[-1].requires_grad:
-        gradients = torch.autograd.grad(
-            outputs, leaves, [*map(cotangent, outputs)], allow_unused=True
-        )
     buffers = dict(module.named_buffers())
-    found = Named(output=outputs, gradient=gradients, buffers=buffers)
+    found = Named(output=outputs, gradient=gradients_of(outputs, leaves), buffers=buffers)
     return snapshot(found, {}, strides=False)

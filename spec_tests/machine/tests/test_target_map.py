@@ -119,25 +119,29 @@ def run_package(write_package, run_command):
 
 
 @pytest.mark.parametrize(
-    ("files", "text"),
+    ("files", "target", "text"),
     [
-        ({"other": ""}, "has none of the submodules comm, functions, *"),
+        ({"other": ""}, "mine", "has none of the submodules comm, functions, *"),
         (
             {"replicate": "a = 1\nb = = 2"},
+            "mine",
             "cannot be imported: SyntaxError: invalid syntax (*replicate.py, line 2)",
         ),
         (
             {"comm": "\nimport no_such_name"},
+            "mine",
             "cannot be imported: ModuleNotFoundError: "
             "No module named 'no_such_name' (*comm.py, line 2)",
         ),
+        ({"comm": ""}, "./mine", "is no module name*"),
+        ({"comm": ""}, "other.part", "cannot be imported: no module named 'other'"),
     ],
 )
-def test_a_target_that_cannot_be_imported_ends_the_run(run_package, files, text):
-    done = run_package(files)
+def test_a_target_that_cannot_be_imported_ends_the_run(run_package, files, target, text):
+    done = run_package(files, target=target)
     assert done.returncode == 4, done.stdout + done.stderr
     (line,) = done.stderr.strip().splitlines()
-    assert fnmatch(line, f"ERROR: the target mine {text}")
+    assert fnmatch(line, f"ERROR: the target {target} {text}")
     assert done.stdout == "importing PyTorch ...\n"
 
 
@@ -151,16 +155,3 @@ def test_a_mapped_module_with_an_error_ends_the_run(run_package):
     done = run_package({"other": "b = = 2"}, "--target-map=comm=mine.other")
     assert done.returncode == 4, done.stdout + done.stderr
     assert "SyntaxError: invalid syntax" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("target", "text"),
-    [
-        ("./mine", "is no module name"),
-        ("other.part", "cannot be imported: no module named 'other'"),
-    ],
-)
-def test_a_path_or_a_missing_package_is_no_target(run_package, target, text):
-    done = run_package({"comm": ""}, target=target)
-    assert done.returncode == 4
-    assert f"the target {target} {text}" in done.stderr

@@ -1,38 +1,23 @@
 """Parse a page of the site: its text, links and attributes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
 
-@dataclass
 class Page(HTMLParser):
-    """The text, links and attributes of one page.
+    """The text, links and attributes of one page."""
 
-    Attributes:
-        links: The addresses of the links.
-        loaded: The addresses of the files that the page loads, such as style sheets.
-        ids: The ids of all elements.
-        tags: The tags of all elements.
-        attributes: The names of all attributes.
-        words: The pieces of the text.
-    """
-
-    links: list[str] = field(default_factory=list)
-    loaded: list[str] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-    tags: list[str] = field(default_factory=list)
-    attributes: list[str] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-
-    @property
-    def text(self) -> str:
-        """The whole text of the page."""
-        return "".join(self.words)
+        #: The addresses of the links, and of the files that the page loads, such as style sheets.
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        #: The ids and tags of all elements, and the names of all attributes.
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[str] = []
+        self.text = ""
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         """Record the tag, attributes and links of an element."""
@@ -47,7 +32,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Record a piece of text."""
-        self.words.append(data)
+        self.text += data
 
 
 def read_page(path: Path) -> Page:
