@@ -80,8 +80,6 @@ def _try_devices(options: argparse.Namespace) -> int:
         print(error)
         return 1
     try:
-        if "" in modules:
-            raise ValueError("the name of a module is empty")
         os.environ[MODULES] = ",".join(modules)  # Another process imports them, too.
         topology = make_topology(accelerator, None)
     except Exception as error:  # the code of a back end may raise any error

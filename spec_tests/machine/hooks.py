@@ -39,7 +39,6 @@ from spec_tests.machine.target import (
     REFERENCE,
     Target,
     load_map,
-    require_package,
     require_target,
 )
 
@@ -140,7 +139,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Import the target. The accelerator is enabled before, if the target has a package.
+    """Import the target, after the accelerator is enabled.
 
     A run that only collects tests imports no target.
     """
@@ -148,9 +147,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
     name, mapping = target_of(config), mapping_of(config)
-    if not mapping:  # A map may name all parts of a target without a package.
-        require_package(name)
-    topology_of(config)  # The simulated accelerator may have to be built, which takes longer.
+    topology_of(config)
     target = require_target(name, mapping)
     if (path := register_of(config)) is not None:
         register.require_missing(register.load_lacks(path), target, path)

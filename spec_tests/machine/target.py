@@ -10,11 +10,9 @@ the verdict *not-offered*.
 import importlib
 import os
 import re
-import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -236,19 +234,6 @@ def _import_first(package: str, candidates: tuple[str, ...]) -> ModuleType | Non
             if error.name != name:
                 raise
     return None
-
-
-def require_package(name: str) -> None:
-    """Check that there is a package with the name of a target, without importing it.
-
-    Raises:
-        pytest.UsageError: There is none.
-    """
-    package, _, _ = name.partition(".")
-    if package.isidentifier() and package not in sys.modules and find_spec(package) is None:
-        raise pytest.UsageError(
-            f"the target {name} cannot be imported: no module named {package!r}"
-        )
 
 
 def require_target(name: str, mapping: Iterable[str]) -> Target:

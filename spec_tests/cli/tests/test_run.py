@@ -10,7 +10,6 @@ import tomllib
 
 import pytest
 
-from spec_tests.cli.main import main
 from spec_tests.machine import clauses, register, verdicts
 from spec_tests.machine.tests.fixtures import ROOT
 
@@ -157,13 +156,6 @@ def test_a_run_without_a_test_says_so(command):
     done = command("run", "wrong", *ONE_CLAUSE, "--", "-k", "no_such_test", "-n0")
     assert done.returncode == 5, done.stdout + done.stderr
     assert "no test was selected" in done.stdout.splitlines()[-1]
-
-
-def test_run_refuses_an_unknown_clause_before_it_imports_pytorch(capsys):
-    assert main(["run", "impl", "--clause=comm.scater"]) == 4
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("--clause comm.scater: no clause has this name")
 
 
 def test_a_run_that_cannot_build_the_simulator_prints_the_remedy(command, monkeypatch, tmp_path):

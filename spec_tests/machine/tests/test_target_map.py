@@ -134,7 +134,7 @@ def run_package(write_package, run_command):
             "No module named 'no_such_name' (*comm.py, line 2)",
         ),
         ({"comm": ""}, "./mine", "is no module name*"),
-        ({"comm": ""}, "other.part", "cannot be imported: no module named 'other'"),
+        ({"comm": ""}, "other.part", "cannot be imported: ModuleNotFoundError: *'other'*"),
     ],
 )
 def test_a_target_that_cannot_be_imported_ends_the_run(run_package, files, target, text):
