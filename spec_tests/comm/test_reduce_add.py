@@ -84,7 +84,7 @@ def test_reduce_add_destination_defaults_to_the_current_device(target, topology,
     inputs = [counting((3, 2), torch.float32, device) for device in topology.take(2)]
     with torch.accelerator.device_index(topology.device(slot).index):
         total = target.comm.reduce_add(inputs)
-    checks.same(total.device, topology.device(slot))
+    checks.same(total.device, topology.device(slot), place="device")
 
 
 @clause("comm.reduce-add.sparse")

@@ -113,7 +113,8 @@ def test_every_replica_gets_the_same_constant_object(target, topology, devices):
     module = Calls(lambda _, x, *args, **kwargs: found.extend([*args, *kwargs.values()]) or x)
     wrapped = target.data_parallel.DataParallel(module, build(devices, topology))
     wrapped(torch.ones(len(devices)), constant, found=constant)
-    assert [argument is constant for argument in found] == [True] * (2 * len(devices))
+    is_constant = [argument is constant for argument in found]
+    checks.same(is_constant, [True] * (2 * len(devices)), place="identity")
 
 
 @clause("data_parallel.script-modules")

@@ -44,7 +44,7 @@ def test_chunk_of_a_cpu_input_can_be_read_and_freed_without_waiting(
     rows.requires_grad_(requires_grad)
     # The chunks are freed after the work that reads them is queued, and before it runs.
     found = queued_copies(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
-    assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
+    checks.same([tensor.tolist() for tensor in found], [[row] for row in ROWS], place="values")
 
 
 @clause("functions.scatter.cpu-input-is-ready")

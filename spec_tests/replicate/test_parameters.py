@@ -23,7 +23,8 @@ NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batc
 def test_replicas_have_no_parameters(target, topology, spec, slots):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
-    checks.same([list(replica.parameters()) for replica in replicas], [[] for _ in slots], spec)
+    found = [list(replica.parameters()) for replica in replicas]
+    checks.same(found, [[] for _ in slots], spec, place="parameters")
 
 
 @clause("replicate.parameters.former")

@@ -235,10 +235,9 @@ def test_only_modules_of_replicas_have_is_replica(target, topology, spec):
         for replica in replicas
         for _, each in modules_with_paths(replica)
     }
-    checks.same(flags, {True}, spec)
-    checks.same(
-        any(hasattr(each, "_is_replica") for _, each in modules_with_paths(module)), False, spec
-    )
+    checks.same(flags, {True}, spec, place="is_replica")
+    found = any(hasattr(each, "_is_replica") for _, each in modules_with_paths(module))
+    checks.same(found, False, spec, place="is_replica")
 
 
 @clause("replicate.own-entries")

@@ -79,7 +79,7 @@ def test_every_device_gets_inputs_without_tensors(target, baselines, topology, c
 @clause("scatter_gather.scatter.result-class")
 @given(call=replicated_calls())
 def test_inputs_other_than_a_bare_tensor_are_scattered_to_a_list(target, topology, call):
-    checks.same(type(call.run(target, call.inputs(topology))), list, call)
+    checks.same(type(call.run(target, call.inputs(topology))), list, call, place="class")
 
 
 @clause("scatter_gather.scatter.devices-in-order")
