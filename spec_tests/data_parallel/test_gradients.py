@@ -68,7 +68,7 @@ def test_a_gradient_penalty_has_the_gradients_of_the_unwrapped_module(
     parallel = wrap(module, slots, entry_point)
     found = gradient_penalty.gradients(penalty, parallel, module, x)
     expected = gradient_penalty.gradients(penalty, module, module, x)
-    checks.same(found, expected, tolerance=checks.LAYER)
+    checks.same(found, expected, tolerance=checks.LAYER, place="gradient")
 
 
 @clause("data_parallel.gradient-penalty")
@@ -83,7 +83,7 @@ def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(topology, wrap,
     wrapped = wrap(module, 3)
     found = gradient_penalty.gradients(penalty, wrapped, module, x)
     expected = gradient_penalty.gradients(penalty, module, module, x)
-    checks.same(found, expected, tolerance=checks.LAYER)
+    checks.same(found, expected, tolerance=checks.LAYER, place="gradient")
 
 
 class BackwardRecorder(nn.Module):
