@@ -1,15 +1,16 @@
 """The option ``--fault``: a target that needs a CUDA build, and faults that the header names."""
 
 import pytest
-import torch
 
 pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.slow]
 
-
-def scatter_by_private_function(tensor, devices=None, chunk_sizes=None, dim=0, streams=None):
-    """Scatter with ``torch._C._scatter``, which builds of PyTorch without CUDA lack."""
+#: A module whose scatter calls ``torch._C._scatter``, which builds of PyTorch without CUDA lack.
+SCATTER = """
+import torch
+def scatter(tensor, devices=None, chunk_sizes=None, dim=0, streams=None):
     ordinals = [torch.device(device).index for device in devices]
     return tuple(torch._C._scatter(tensor, ordinals, chunk_sizes, dim, streams))
+"""
 
 
 @pytest.fixture
@@ -23,12 +24,12 @@ def run(run_command):
     return call
 
 
-def test_only_a_target_that_needs_a_cuda_build_fails_with_the_fault(run):
+def test_only_a_target_that_needs_a_cuda_build_fails_with_the_fault(run, write_package):
+    write_package("needs_cuda", comm=SCATTER)
     clause, fault = "comm.scatter.slices", "missing-primitives"
     done = run(clause, fault)
     assert done.returncode == 0, done.stdout
-    place = f"{__name__}:{scatter_by_private_function.__name__}"
-    done = run(clause, fault, f"--target-map=comm.scatter={place}")
+    done = run(clause, fault, "--target-map=comm.scatter=needs_cuda.comm:scatter")
     assert done.returncode == 1, done.stdout
     assert f"fail  {clause}" in done.stdout
     assert "module 'torch._C' has no attribute '_scatter'" in done.stdout
