@@ -72,12 +72,13 @@ def test_given_{}(target, number): {}
 def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
     run_suite, pytester, monkeypatch
 ):
-    tests = [HANG, *(TEST.format(*each) for each in STATEMENTS.items())]
+    tests = [TEST.format(*each) for each in STATEMENTS.items()]
     tests += [
         GIVEN.format(*each)
         for each in STATEMENTS.items()
         if each[1].startswith(("throw", "chain"))
     ]
+    tests.append(HANG)  # A worker that has imported all modules runs it: its limit is short.
     path = pytester.path / "verdicts.jsonl"
     body = HOSTILE + "".join(tests) + TWO_TESTS.format(one="True", two="pass")
     done = run_suite(body, "-n1", f"--verdicts={path}")
