@@ -40,10 +40,14 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def _failure(failure, clause="comm.scatter.slices", **properties):
-    node_id = "a.py::test_it[1]"
-    report = pytest.TestReport(node_id, ("t", 0, "t"), {}, "failed", None, "call")
+def _test_report(outcome, name, clause="comm.scatter.slices", **properties):
+    report = pytest.TestReport(name, ("t", 0, "t"), {}, outcome, None, "call")
     report.user_properties = [("clause", clause), *properties.items()]
+    return report
+
+
+def _failure(failure, clause="comm.scatter.slices", **properties):
+    report = _test_report("failed", "a.py::test_it[1]", clause, **properties)
     verdicts.add_failure(report, failure)
     return report
 
