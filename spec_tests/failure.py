@@ -19,7 +19,19 @@ from typing import Any, NamedTuple, NoReturn
 import pytest
 
 #: Kinds of failures that have one cause in all parts of the specification.
-_ANYWHERE = ("error", "ended", "time")
+_ANYWHERE = ("error", "ended", "time", "stale-record")
+#: The first words of the places that calls of different functions have.
+_COMMON = (
+    "assert",
+    "error",
+    "gradient",
+    "input",
+    "memory",
+    "output",
+    "process",
+    "state",
+    "warnings",
+)
 #: The length in characters to which a text is cut, and that of a line and of a fact.
 _MAX_TEXT, _MAX_LINE, _MAX_FACT = 1500, 160, 80
 #: A part of an error's text that depends on the drawn values: numbers and words with a digit,
@@ -51,6 +63,11 @@ class Fact(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.place}: {self.name}"
+
+    @property
+    def is_text_of_error(self) -> bool:
+        """Whether the name is a class, or "text", and a part of an error's text."""
+        return self.place == "error" and ": " in self.name
 
 
 @dataclass(frozen=True)
@@ -94,9 +111,20 @@ class Failure:
         return self.kind == "assert" and self.text.startswith("assert ")
 
     def group(self, clause: str) -> tuple[str, ...]:
-        """Return a key that is equal for failures of clauses with one cause."""
+        """Return a key that is equal for failures of clauses with one cause.
+
+        One text of the target's errors is one cause everywhere, and one named part of results,
+        such as ``former_parameters``, is one in its chapter.
+        """
+        if self.kind == "assert":
+            return clause, *self.key
+        if errors := {str(each) for each in self.facts if each.is_text_of_error}:
+            return tuple(sorted(errors))
+        places = {each.place for each in self.facts if not each.place.startswith(_COMMON)}
+        if places and self.kind == "differs":
+            return clause.partition(".")[0], *sorted(places)
         part = "" if self.kind in _ANYWHERE else ".".join(clause.split(".")[:2])
-        return clause if self.kind == "assert" else part, *self.key
+        return part, *self.key
 
     def to_json(self) -> dict[str, object]:
         """Return the fields that are not empty, for a JSON file. Long texts are cut.

@@ -9,7 +9,7 @@ import pytest
 from spec_tests.failure import Failure, shorten
 from spec_tests.machine import clauses, judge, register, verdicts
 from spec_tests.machine.target import REFERENCE
-from spec_tests.machine.verdicts import TestVerdict
+from spec_tests.machine.verdicts import Evidence, TestVerdict
 from spec_tests.reporting.evidence import group_by_cause
 
 #: The folder of the programs, below the current one.
@@ -94,30 +94,47 @@ class Failures:
         Causes with clauses that torch.nn.parallel passes come before the others.
         """
         found = verdicts.find_evidence(tests)
-        failed = {name: each for name, each in found.items() if each.verdict == "fail"}
+        failures = {name: each for name, each in found.items() if each.verdict == "fail"}
+        stale = {name: each for name, each in failures.items() if _is_stale(each)}
+        failed = {name: each for name, each in failures.items() if name not in stale}
+        blocked = Counter(_group(name, each) for name, each in found.items() if each.is_undecided)
         groups = group_by_cause(failed, self._violated)
         here = failed.keys() - self._violated
         first = [each for each in groups if here.intersection(each[1])]
         parts = {
+            "tests of records pass; draft FILE --divergences REGISTER removes them:": (
+                group_by_cause(stale)
+            ),
             f"{len(here)} of {len(failed)} fail here and pass in {REFERENCE}:": first,
             f"{REFERENCE} violates these, too:": groups[len(first) :],
         }
-        return [
-            line
-            for head, causes in parts.items()
-            if causes
-            for line in (head, *(line for each in causes for line in self._describe(*each)))
-        ]
+        lines = []
+        for head, causes in parts.items():
+            lines += [head] if causes else []
+            for cause, names in causes:
+                undecided = blocked[_group(names[0], failures[names[0]])]
+                lines += self._describe(cause, names, undecided)
+        return lines
 
-    def _describe(self, cause: str, names: list[str]) -> list[str]:
+    def _describe(self, cause: str, names: list[str], undecided: int) -> list[str]:
         names = sorted(names, key=lambda name: (name in self._violated, name))
-        lines = [f"FAIL {clauses.count(len(names))}: {cause}"]
+        more_clauses = clauses.count(undecided, "more clause")
+        also = f" ({more_clauses} not decided because of it)" if undecided else ""
+        lines = [f"FAIL {clauses.count(len(names))}: {cause}{also}"]
         lines += [
             f"  {name}  {self._commands.get(name, '')}".rstrip() for name in names[:MAX_CLAUSES]
         ]
         if more := len(names[MAX_CLAUSES:]):
             lines.append(f"  and {clauses.count(more, 'more clause')}")
         return lines
+
+
+def _is_stale(evidence: Evidence) -> bool:
+    return evidence.failure is not None and evidence.failure.kind == "stale-record"
+
+
+def _group(clause: str, evidence: Evidence) -> tuple[str, ...]:
+    return evidence.failure.group(clause) if evidence.failure else ()
 
 
 def remove_programs(names: Iterable[str]) -> None:

@@ -96,6 +96,34 @@ def test_clauses_that_the_reference_passes_come_first():
     ]
 
 
+def test_a_cause_counts_the_clauses_that_it_leaves_undecided():
+    text = "output has members [], expected ['weight']"
+    former = Failure("differs", (Fact("former_parameters", "members"),), text)
+    names = ("replicate.parameters.copies", "replicate.zoo.hooks", "replicate.zoo.attention")
+    reports = [_failure(former, name) for name in names]
+    for report, name in zip(reports, names, strict=True):
+        report.nodeid = name  # The clauses have different tests.
+    lines = _summary(Failures("{} {}".format), reports)
+    assert f"FAIL 1 clause: {text} (2 more clauses not decided because of it)" in lines
+
+
+def test_one_error_of_the_target_is_one_cause():
+    facts = (Fact("error", "RuntimeError: Expected a device"),)
+    pairs = {"refused": "comm.scatter.slices", "differs": "replicate.afresh"}
+    reports = [
+        _failure(Failure(kind, facts, "-1", "RuntimeError: -1"), name)
+        for kind, name in pairs.items()
+    ]
+    assert _summary(Failures("{} {}".format), reports)[1] == "FAIL 2 clauses: RuntimeError: -1"
+
+
+def test_records_out_of_date_are_no_failures_of_the_target():
+    stale = Failure("stale-record", (Fact("register", "stale"),), "remove it")
+    first, second, *_ = _summary(Failures("{} {}".format), [_failure(stale)])
+    assert first.startswith("tests of records pass; draft FILE")
+    assert second == "FAIL 1 clause: remove it"
+
+
 def test_the_programs_of_a_clause_replace_those_of_an_earlier_run():
     names = []
     for causes in [(DTYPE, MISSING), (MISSING,)]:
