@@ -81,6 +81,7 @@ CALLS_OF_THE_CLASS = {
     "data_parallel.no-tensors": [
         call_of(ArgumentCounts, 1, "text"),
         call_of(ArgumentCounts, 1, "text", flag=True),
+        call_of(ArgumentCounts, 1, flag=None),
     ],
     "data_parallel.devices.checked-at-the-call": [
         call_of(BufferOnCpu, X, devices=[DeviceAt(0)] * 2)

@@ -48,8 +48,8 @@ ANY_VALUES: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=4,
 )
-#: Draws the keyword arguments of one module. Shrinks to no argument.
-ANY_KEYWORDS = st.dictionaries(st.sampled_from(["x", "flag"]), ANY_VALUES, max_size=2)
+#: Draws the keyword arguments of one module, of which many are None. Shrinks to no argument.
+ANY_KEYWORDS = st.dictionaries(st.sampled_from(["x", "flag"]), ANY_VALUES | st.none(), max_size=2)
 
 
 def ordinals(topology: Topology, slots: Sequence[int]) -> list[int]:
