@@ -98,8 +98,12 @@ class Failures:
         stale = {name: each for name, each in failures.items() if _is_stale(each)}
         failed = {name: each for name, each in failures.items() if name not in stale}
         blocked = Counter(_group(name, each) for name, each in found.items() if each.is_undecided)
-        groups = group_by_cause(failed, self._violated)
         here = failed.keys() - self._violated
+        groups = group_by_cause(failed)
+        groups.sort(
+            key=lambda each: -len(each[1]) - blocked[_group(each[1][0], failed[each[1][0]])]
+        )
+        groups.sort(key=lambda each: here.isdisjoint(each[1]))
         first = [each for each in groups if here.intersection(each[1])]
         parts = {
             "tests of records pass; draft FILE --divergences REGISTER removes them:": (
