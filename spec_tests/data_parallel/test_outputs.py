@@ -125,16 +125,26 @@ def test_script_modules_have_the_outputs_of_the_reference(target, baselines, top
 
 
 @clause("data_parallel.hooks")
-@given(devices=device_lists(min_size=2), rows=st.integers(4, 8))
+@given(devices=device_lists(), rows=st.integers(4, 8))
+@example(devices=[DeviceAt(0)], rows=4)
 def test_wrapper_hooks_see_the_batch_and_module_hooks_see_chunks(target, topology, devices, rows):
-    of_module, of_wrapper = [], []
+    calls = []
+
+    def register(module, name):
+        module.register_forward_pre_hook(
+            lambda _, args: calls.append(f"before the {name}: {len(args[0])} rows")
+        )
+        module.register_forward_hook(
+            lambda _, args, output: calls.append(f"after the {name}: {len(output)} rows")
+        )
+
     module = nn.Linear(2, 1).to(topology.device(devices[0].slot))
     wrapped = target.data_parallel.DataParallel(module, build(devices, topology))
-    module.register_forward_hook(lambda _, args, output: of_module.append(len(output)))
+    register(module, "module")
     wrapped(torch.ones(rows, 2))
-    wrapped.register_forward_hook(lambda _, args, output: of_wrapper.append(len(output)))
+    register(wrapped, "wrapper")
     wrapped(torch.ones(rows, 2))
-    chunks = [len(chunk) for chunk in torch.ones(rows).chunk(len(devices))]
-    found = {"rows of a hook of the module": sorted(of_module), "of the wrapper": of_wrapper}
-    expected = {"rows of a hook of the module": sorted(chunks * 2), "of the wrapper": [rows]}
-    checks.same(found, expected, f"two calls with {rows} rows, {len(devices)} devices")
+    chunks = [f"module: {len(chunk)} rows" for chunk in torch.ones(rows).chunk(len(devices))]
+    seen = [*chunks, *chunks, f"wrapper: {rows} rows"]
+    expected = [f"{when} the {each}" for when in ("before", "after") for each in seen]
+    checks.same(sorted(calls), sorted(expected), f"two calls with {rows} rows, {devices}")
