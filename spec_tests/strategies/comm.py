@@ -57,9 +57,10 @@ def split_extents(draw: st.DrawFn) -> Extents:
     """
     # Zero comes last, so that failures do not shrink to empty chunks.
     size = st.sampled_from([1, 2, 3, *empty_sizes()])
-    # Independent draws would often be equal.
+    # Two independent draws would often be equal, three or four of them rarely.
     different = st.lists(size, min_size=2, max_size=4, unique=True)
-    chunks = draw(st.lists(size, min_size=1, max_size=4) | different)
+    equal = st.builds(lambda length, count: [length] * count, size, st.sampled_from([3, 4]))
+    chunks = draw(st.lists(size, min_size=1, max_size=4) | different | equal)
     before = draw(st.lists(st.integers(1, 3), max_size=2))
     after = draw(st.lists(st.integers(1, 3), max_size=2))
     return tuple(before), tuple(chunks), tuple(after)
