@@ -400,10 +400,11 @@ def _describe(value: Any) -> str:
         case Raised(kind, text):
             return f"the error {kind}: {text}"
         case TensorSnapshot(values, facts):
-            return f"a tensor {dict(facts)} {values.tolist()}"
+            kind = facts.get("class", "torch.Tensor")
+            return f"{kind}({values.dtype}, shape {tuple(values.shape)})"
         case Structure(kind, members):
             inside = ", ".join(f"{key!r}: {_describe(member)}" for key, member in members.items())
-            return f"{kind} of {{{inside}}}"
+            return f"{kind.removeprefix('builtins.')} of {{{inside}}}"
         case Leaf(kind, text, identity):
-            return f"{kind} {text or identity}"
+            return f"{'' if kind.startswith('builtins.') else kind} {text or identity}".strip()
     return repr(value)

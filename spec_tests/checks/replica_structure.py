@@ -68,11 +68,14 @@ def _module_structure(
         kind=type(module).__qualname__,
         training=module.training,
         is_replica=getattr(module, "_is_replica", False),
-        parameters={name: value is not None for name, value in module._parameters.items()},
-        former_parameters={name: tensors.get(name) is value for name, value in former.items()},
+        parameters={name: _presence(value) for name, value in module._parameters.items()},
+        former_parameters={
+            name: _identity(tensors.get(name), value, "the replica's")
+            for name, value in former.items()
+        },
         tensors=tensors,
         buffers=buffers,
-        children={name: child is not None for name, child in module._modules.items()},
+        children={name: _presence(child) for name, child in module._modules.items()},
         sharing={
             where: first_paths[id(value)] for where, value in found.items() if value is not None
         },
@@ -80,11 +83,21 @@ def _module_structure(
     )
 
 
-def _compare_attributes(module: nn.Module, source: nn.Module) -> dict[str, bool]:
+def _presence(value: object) -> str:
+    return "missing" if value is None else "present"
+
+
+def _identity(value: object, other: object, owner: str) -> str:
+    return f"{owner} object" if value is other else f"not {owner} object"
+
+
+def _compare_attributes(module: nn.Module, source: nn.Module) -> dict[str, str]:
     """Return, for each compared attribute, whether replica and source hold the same object."""
-    replica_attributes = vars(module)
-    names = [name for name, value in vars(source).items() if _is_compared(name, value)]
-    return {name: replica_attributes.get(name, _MISSING) is vars(source)[name] for name in names}
+    return {
+        name: _identity(vars(module).get(name, _MISSING), value, "the source's")
+        for name, value in vars(source).items()
+        if _is_compared(name, value)
+    }
 
 
 def _is_compared(name: str, value: object) -> bool:
