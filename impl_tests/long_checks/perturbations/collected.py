@@ -74,6 +74,11 @@ class _Plugin:
         self._function = function
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Keep pytest from printing the tests of each file."""
+        session.config.option.collectonly = False
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         gc.freeze()  # pytest collects garbage after each test.
         self._function(CollectedTests(session))
