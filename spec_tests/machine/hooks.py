@@ -31,6 +31,7 @@ from spec_tests.machine.options import (
     NO_REFERENCE,
     command,
     imported_plugins,
+    map_options,
     mapping_of,
     target_of,
 )
@@ -157,7 +158,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return lines with target, reference, devices, PyTorch and Python."""
     topology, reason = topology_of(config), _lacks_reference(config)
     return [
-        f"target: {target_of(config)}",
+        " ".join([f"target: {target_of(config)}", *map_options(config)]),
         f"reference: {f'{NO_REFERENCE}, because {reason}' if reason else REFERENCE}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",

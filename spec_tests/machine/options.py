@@ -86,6 +86,11 @@ def mapping_of(config: pytest.Config) -> list[str]:
     return values
 
 
+def map_options(config: pytest.Config) -> list[str]:
+    """Return the options ``--target-map`` of the run."""
+    return [f"--target-map={each}" for each in mapping_of(config)]
+
+
 def imported_plugins(config: pytest.Config) -> list[str]:
     """Return the modules that ``-p`` has imported. One of them may register a back end."""
     names: list[str] = config.getoption("plugins")
@@ -124,8 +129,7 @@ def options_for_test(config: pytest.Config) -> list[str]:
 
 
 def _target_options(config: pytest.Config) -> list[str]:
-    mapping = [f"--target-map={each}" for each in mapping_of(config)]
-    return [*_given(config, "accelerator", "device-ids", "reference"), *mapping]
+    return [*_given(config, "accelerator", "device-ids", "reference"), *map_options(config)]
 
 
 def _device_options(config: pytest.Config) -> list[str]:
