@@ -68,12 +68,20 @@ class Failures:
         return [
             f"FAIL {', '.join(names)}  {report.nodeid}",
             *(f"  {self._statements.get(name, '')}" for name in names),
-            *([f"  {REFERENCE} violates it, too"] if self._violated >= {*names} else []),
+            *self._compare_with_reference(names, failure),
             *(f"  | {shorten(line, MAX_LENGTH)}" for line in _lines(failure)),
             *([f"  program: {run}"] if run else []),
             f"  repeat: {repeat}",
             "",
         ]
+
+    def _compare_with_reference(self, names: Collection[str], failure: Failure) -> list[str]:
+        """Return a line if torch.nn.parallel violates the clauses, too."""
+        if not self._violated >= {*names}:
+            return []
+        records = [each for each in register.of_reference() if {*names} & {*each.clauses}]
+        is_same = any(record.explains(failure) for record in records)
+        return [f"  {REFERENCE} violates it, too{'' if is_same else ', with another failure'}"]
 
     def _write_program(self, clause: str, text: str) -> str:
         """Write a program of a clause to a file, and return the command that runs it."""

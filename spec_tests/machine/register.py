@@ -263,19 +263,28 @@ def _parse_versions(text: str) -> Requirement:
 
 
 @functools.cache
+def of_reference(torch: str | None = None) -> tuple[Divergence, ...]:
+    """Return the records of torch.nn.parallel.
+
+    Args:
+        torch: The version of PyTorch; None for the installed one.
+    """
+    path = path_of(REFERENCE, None)
+    return tuple(
+        record
+        for record in (load(path) if path else ())
+        if not record.versions or is_satisfied(record.versions, torch)
+    )
+
+
+@functools.cache
 def violated_by_reference(torch: str | None = None) -> frozenset[str]:
     """Return the clauses that torch.nn.parallel violates, from its register.
 
     Args:
         torch: The version of PyTorch; None for the installed one.
     """
-    path = path_of(REFERENCE, None)
-    return frozenset(
-        name
-        for record in (load(path) if path else ())
-        if not record.versions or is_satisfied(record.versions, torch)
-        for name in record.clauses
-    )
+    return frozenset(name for record in of_reference(torch) for name in record.clauses)
 
 
 def is_satisfied(text: str, installed: str | None = None) -> bool:
