@@ -400,8 +400,8 @@ def _describe(value: Any) -> str:
         case Raised(kind, text):
             return f"the error {kind}: {text}"
         case TensorSnapshot(values, facts):
-            kind = facts.get("class", "torch.Tensor")
-            return f"{kind}({values.dtype}, shape {tuple(values.shape)})"
+            name = facts.get("class", "torch.Tensor")
+            return f"{name}({values.dtype}, shape {tuple(values.shape)})"
         case Structure(kind, members):
             inside = ", ".join(f"{key!r}: {_describe(member)}" for key, member in members.items())
             return f"{kind.removeprefix('builtins.')} of {{{inside}}}"

@@ -9,8 +9,8 @@ import pytest
 from spec_tests.failure import Failure, shorten
 from spec_tests.machine import clauses, judge, register, verdicts
 from spec_tests.machine.target import REFERENCE
-from spec_tests.machine.verdicts import Evidence, TestVerdict
-from spec_tests.reporting.evidence import group_by_cause
+from spec_tests.machine.verdicts import TestVerdict
+from spec_tests.reporting.evidence import causes_by_title
 
 #: The folder of the programs, below the current one.
 FOLDER = Path("repro")
@@ -75,7 +75,7 @@ class Failures:
             "",
         ]
 
-    def _compare_with_reference(self, names: Collection[str], failure: Failure) -> list[str]:
+    def _compare_with_reference(self, names: Iterable[str], failure: Failure) -> list[str]:
         """Return a line if torch.nn.parallel violates the clauses, too."""
         if not self._violated >= {*names}:
             return []
@@ -102,29 +102,10 @@ class Failures:
         Causes with clauses that torch.nn.parallel passes come before the others.
         """
         found = verdicts.find_evidence(tests)
-        failures = {name: each for name, each in found.items() if each.verdict == "fail"}
-        stale = {name: each for name, each in failures.items() if _is_stale(each)}
-        failed = {name: each for name, each in failures.items() if name not in stale}
-        blocked = Counter(_group(name, each) for name, each in found.items() if each.is_undecided)
-        here = failed.keys() - self._violated
-        groups = group_by_cause(failed)
-        groups.sort(
-            key=lambda each: -len(each[1]) - blocked[_group(each[1][0], failed[each[1][0]])]
-        )
-        groups.sort(key=lambda each: here.isdisjoint(each[1]))
-        first = [each for each in groups if here.intersection(each[1])]
-        parts = {
-            "tests of records pass; draft FILE --divergences REGISTER removes them:": (
-                group_by_cause(stale)
-            ),
-            f"{len(here)} of {len(failed)} fail here and pass in {REFERENCE}:": first,
-            f"{REFERENCE} violates these, too:": groups[len(first) :],
-        }
         lines = []
-        for head, causes in parts.items():
-            lines += [head] if causes else []
-            for cause, names in causes:
-                undecided = blocked[_group(names[0], failures[names[0]])]
+        for head, causes in causes_by_title(found, self._violated).items():
+            lines += [head]
+            for cause, names, undecided in causes:
                 lines += self._describe(cause, names, undecided)
         return lines
 
@@ -139,14 +120,6 @@ class Failures:
         if more := len(names[MAX_CLAUSES:]):
             lines.append(f"  and {clauses.count(more, 'more clause')}")
         return lines
-
-
-def _is_stale(evidence: Evidence) -> bool:
-    return evidence.failure is not None and evidence.failure.kind == "stale-record"
-
-
-def _group(clause: str, evidence: Evidence) -> tuple[str, ...]:
-    return evidence.failure.group(clause) if evidence.failure else ()
 
 
 def remove_programs(names: Iterable[str]) -> None:

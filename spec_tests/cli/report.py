@@ -59,11 +59,12 @@ def as_markdown(run: Run) -> str:
     """Return a page with the conclusion, counts by chapter, and the causes of failures."""
     counts = verdicts.count_by_chapter(run.verdicts).items()
     rows = [(title, *(found[each] for each in VERDICTS)) for title, found in counts]
-    failed = {name: each for name, each in run.evidence.items() if each.verdict == "fail"}
-    groups = evidence.group_by_cause(failed, run.violated_by_reference)
-    causes = [f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups]
+    causes: list[str] = []
+    for title, groups in evidence.causes_by_title(run.evidence, run.violated_by_reference).items():
+        lines = (f"* {escape(cause)}: {', '.join(names)}" for cause, names, _ in groups)
+        causes += ["", title, "", *lines]
     head = [f"# {escape(run.label)}", "", run.claim, verdicts.explain(run.verdicts), ""]
-    return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), "", *causes, ""])
+    return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), *causes, ""])
 
 
 def as_badge(run: Run) -> str:

@@ -12,6 +12,7 @@ The published form is a JSON document:
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ import msgspec
 
 from spec_tests.failure import Failure
 from spec_tests.machine import clauses, input_files, verdicts
+from spec_tests.machine.target import REFERENCE
 from spec_tests.machine.verdicts import Evidence
 from spec_tests.reporting import documents
 
@@ -73,6 +75,48 @@ def group_by_cause(
         groups.setdefault(key, []).append(clause)
     ordered = sorted(groups.values(), key=lambda names: ({*names} <= {*violated}, -len(names)))
     return [(_title(names[0], found[names[0]].failure), names) for names in ordered]
+
+
+def causes_by_title(
+    found: Mapping[str, Evidence], violated: Collection[str]
+) -> dict[str, list[tuple[str, list[str], int]]]:
+    """Return the causes of the failures of a run, for each title of a list of causes.
+
+    A cause has its text, the ids of its clauses, and the number of clauses that are not decided
+    because of it. Causes with clauses that torch.nn.parallel passes come before the others.
+
+    Args:
+        found: The evidence for each clause.
+        violated: The clauses that torch.nn.parallel violates.
+    """
+    failures = {name: each for name, each in found.items() if each.verdict == "fail"}
+    stale = {name: each for name, each in failures.items() if _is_stale(each)}
+    failed = {name: each for name, each in failures.items() if name not in stale}
+    blocked = Counter(_group(name, each) for name, each in found.items() if each.is_undecided)
+    groups, of_records = (
+        [
+            (cause, names, blocked[_group(names[0], failures[names[0]])])
+            for cause, names in group_by_cause(part)
+        ]
+        for part in (failed, stale)
+    )
+    here = failed.keys() - {*violated}
+    groups.sort(key=lambda each: (here.isdisjoint(each[1]), -len(each[1]) - each[2]))
+    first = [each for each in groups if here.intersection(each[1])]
+    parts = {
+        "tests of records pass; draft FILE --divergences REGISTER removes them:": of_records,
+        f"{len(here)} of {len(failed)} failed clauses pass in {REFERENCE}:": first,
+        f"{REFERENCE} violates these, too:": groups[len(first) :],
+    }
+    return {title: causes for title, causes in parts.items() if causes}
+
+
+def _is_stale(evidence: Evidence) -> bool:
+    return evidence.failure is not None and evidence.failure.kind == "stale-record"
+
+
+def _group(clause: str, evidence: Evidence) -> tuple[str, ...]:
+    return evidence.failure.group(clause) if evidence.failure else ()
 
 
 def _title(clause: str, failure: Failure | None) -> str:

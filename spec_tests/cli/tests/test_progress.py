@@ -71,7 +71,7 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
         assert not failures.add(report)
     assert printed[0] == "FAIL comm.scatter.f  a.py::test_it[1]"
     assert _summary(failures, reports) == [
-        "7 of 7 fail here and pass in torch.nn.parallel:",
+        "7 of 7 failed clauses pass in torch.nn.parallel:",
         "FAIL 6 clauses: output has another dtype",
         *(f"  comm.scatter.{name}  python repro/comm_scatter_{name}.py" for name in "abcde"),
         "  and 1 more clause",
@@ -84,15 +84,20 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
 def test_clauses_that_the_reference_passes_come_first():
     failures = Failures("{} {}".format)
     names = ("scalars-are-copied", "scalar-gradients-are-summed")
-    reports = [_failure(DTYPE, f"divergences.SG-4.{name}") for name in names]
-    reports.append(_failure(MISSING))
-    also, _, _ = map(failures.add, reports)
+    same = Failure(
+        "refused", (Fact("error", "RuntimeError: chunk expects at least a"),), "refused"
+    )
+    reports = [_failure(same, f"divergences.SG-4.{names[0]}")]
+    reports += [_failure(DTYPE, f"divergences.SG-4.{names[1]}"), _failure(MISSING)]
+    also, other, _ = map(failures.add, reports)
     assert "  torch.nn.parallel violates it, too" in also
+    assert "  torch.nn.parallel violates it, too, with another failure" in other
     assert [line for line in _summary(failures, reports) if not line.startswith("  ")] == [
-        "1 of 3 fail here and pass in torch.nn.parallel:",
+        "1 of 3 failed clauses pass in torch.nn.parallel:",
         "FAIL 1 clause: output is None",
         "torch.nn.parallel violates these, too:",
-        "FAIL 2 clauses: output has another dtype",
+        "FAIL 1 clause: output has another dtype",
+        "FAIL 1 clause: refused",
     ]
 
 

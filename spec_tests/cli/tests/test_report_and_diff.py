@@ -60,6 +60,8 @@ def test_report_writes_a_summary_and_a_badge(saved_runs):
     summary = Path("summary.md").read_text()
     assert summary.startswith("# theirs · torch 2.12.0 · sim · new\n\nsuite 1.0 is not decided: ")
     assert "| all | 2 | 0 | 1 | 2 | 0 |" in summary
+    title = "2 of 2 failed clauses pass in torch.nn.parallel:"
+    assert summary.endswith(f"|\n\n{title}\n\n* an earlier suite: a.new, a.worse\n")
     badge = json.loads(Path("badge.json").read_text())
     assert (badge["schemaVersion"], badge["color"]) == (1, "lightgrey")
     assert badge["message"].startswith("is not decided: ")
