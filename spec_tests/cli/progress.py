@@ -102,6 +102,10 @@ class Progress(RunMonitor):
         for line in (*hooks.pytest_report_header(session.config), layers(session.config)):
             self._terminal.write_line(line)
         self._terminal.write_line("collecting the tests ...")
+        # It prints "node down: Not properly terminated" before the failure of a test that hangs.
+        workers = session.config.pluginmanager.get_plugin("terminaldistreporter")
+        if workers is not None:
+            session.config.pluginmanager.unregister(workers)
         threading.Thread(target=self._name_slow_tests, daemon=True).start()
 
     def _format_command(self, clause: str, test: str) -> str:
