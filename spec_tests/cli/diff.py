@@ -24,7 +24,8 @@ def main(options: argparse.Namespace) -> int:
     new = runs.load_file(options.new, [old.name])
     changed = changes(old.evidence, new.evidence)
     for title, run in (("old", old), ("new", new)):
-        print(f"{title}: {run.label}{' (interrupted)' if run.about.get('interrupted') else ''}")
+        state = f" ({run.about['incomplete']})" if "incomplete" in run.about else ""
+        print(f"{title}: {run.label}{state}")
     for kind, name, before, after in changed:
         if kind != GONE:
             print(f"{kind:<15} {before:>11} -> {after:<11} {name}")

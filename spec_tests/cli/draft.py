@@ -54,8 +54,8 @@ def _warn_of_draft(
     known = sum(test.verdict == "known" for test in tests)
     examples = run.get("examples") or FEW_EXAMPLES
     warnings = []
-    if run.get("interrupted"):
-        warnings.append("the run was interrupted: tests that did not run have no record")
+    if "incomplete" in run:
+        warnings.append(run["incomplete"])
     if examples < FEW_EXAMPLES:
         warnings.append(f"{examples} examples a test: with more, a test may fail in another way")
     if known and not has_register:

@@ -86,7 +86,6 @@ class Progress(RunMonitor):
         self._failures = Failures(self._format_command)
         self._running: dict[str, float] = {}
         self._done: set[str] = set()
-        self._total = 0
         self._last_line, self._last_done = time.monotonic(), 0
 
     @pytest.hookimpl(tryfirst=True)
@@ -143,23 +142,12 @@ class Progress(RunMonitor):
         self._done.add(report.nodeid)
         self._print_progress(is_call_phase=report.when == "call")
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Store the number of tests. With pytest-xdist only the workers collect."""
-        self._start_tests(len(session.items))
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """Store the number of tests that a worker has collected."""
-        self._start_tests(len(ids))
-
-    def _start_tests(self, total: int) -> None:
-        self._total = max(self._total, total)
-        self._last_line = time.monotonic()
-
     def _print_progress(self, *, is_call_phase: bool) -> None:
-        counts = Counter(self._log.verdicts.values() if self._log is not None else ())
+        if self._log is None:
+            return
+        counts = Counter(self._log.verdicts.values())
         done = len(self._done)
-        line = f"{done} of {self._total} tests; clauses: "
+        line = f"{done} of {self._log.collected} tests; clauses: "
         line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts.VERDICTS)
         if sys.stdout.isatty():
             self._terminal.rewrite(line, erase=True)

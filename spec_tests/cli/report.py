@@ -41,8 +41,8 @@ def main(options: argparse.Namespace) -> int:
 
     shown = [runs.load_file(path) for path in options.file]
     for path, run in zip(options.file, shown, strict=True):
-        if run.about.get("interrupted"):
-            print(f"{path}: the run was interrupted")
+        if "incomplete" in run.about:
+            print(f"{path}: {run.about['incomplete']}")
         suite, torch = run.about.get("suite", ""), run.about["torch"]
         print("\n".join(verdicts.summary(run.evidence, suite, torch)))
     default = next((each for each in PUBLISHED if any(each.glob(runs.RESULTS))), None)

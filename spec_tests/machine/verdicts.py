@@ -6,9 +6,9 @@ a clause is the worst verdict of its tests, in the order above, unless `settle` 
 failed tests do not decide the clause.
 
 A file of verdicts has one JSON object on each line. The first line holds ``run``: the metadata of
-the run. Each other line has the fields of a `TestVerdict`. A line is written as soon as the test
-has ended, so that an interrupted run can be resumed. The last line of an interrupted run is
-`INTERRUPTED`.
+the run, with the number of its tests in ``collected``. Each other line has the fields of a
+`TestVerdict`. A line is written as soon as the test has ended, so that an interrupted run can be
+resumed. The last line of an interrupted run is `INTERRUPTED`.
 """
 
 import json
@@ -89,6 +89,7 @@ class Header:
     version: str = ""
     python: str = ""
     suite: str = ""
+    collected: int = 0
 
 
 def verdict_of(report: pytest.TestReport) -> str | None:
@@ -161,21 +162,28 @@ def read(path: Path) -> list[TestVerdict]:
 def read_run(path: Path) -> tuple[dict[str, Any], list[TestVerdict]]:
     """Return the metadata and the tests in a file of verdicts.
 
-    The metadata of an interrupted run contain `INTERRUPTED`.
+    The metadata of a run without verdicts for all tests contain ``incomplete``, a sentence.
 
     Raises:
         input_files.RefusedError: The file cannot be read, a line is not valid, or the file has no
             tests or not one line of metadata.
     """
-    headers, tests = _read_lines(path)
+    headers, tests, is_interrupted = _read_lines(path)
     if not tests:
         raise input_files.RefusedError(f"{path} contains no verdicts")
     if len(headers) != 1:
         raise input_files.RefusedError(f"{path} contains {len(headers)} headers of runs, not one")
-    return headers[0], tests
+    header = headers[0]
+    left = header.get("collected", 0) - len({test.test for test in tests})
+    number = [f"{left} of {header['collected']} tests have no verdict"] if left > 0 else []
+    if is_interrupted or number:
+        state = "the run was interrupted" if is_interrupted else "this run has not ended"
+        header["incomplete"] = ": ".join([state, *number])
+    return header, tests
 
 
-def _read_lines(path: Path) -> tuple[list[dict[str, Any]], list[TestVerdict]]:
+def _read_lines(path: Path) -> tuple[list[dict[str, Any]], list[TestVerdict], bool]:
+    """Return the metadata and the tests in a file, and whether the run was interrupted."""
     headers, tests, is_interrupted = [], [], False
     for number, text in enumerate(input_files.read_text(path).split("\n"), 1):
         if not text:
@@ -187,7 +195,7 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], list[TestVerdict]]:
             headers.append(_check_header(line["run"], f"the header of {path}"))
         elif not is_interrupted:
             tests.append(_to_test(line, source))
-    return [{**each, **(INTERRUPTED if is_interrupted else {})} for each in headers], tests
+    return headers, tests, is_interrupted
 
 
 def _check_header(header: Any, source: str) -> dict[str, Any]:
@@ -327,6 +335,12 @@ def summary(
         if each.verdict == "not-offered" and not each.declared
     )
     lines += [f"{text}: {clauses.count(number)}" for text, number in missing.most_common()]
+    if undecided := sum(each.is_undecided for each in found.values()):
+        failed = undecided + sum(each.verdict == "fail" for each in found.values())
+        lines.append(
+            f"{undecided} of {clauses.count(failed)} with failed tests are not-run: their tests "
+            "fail as those of other clauses"
+        )
     return [*lines, *filter(None, (claim(verdict_of, suite, torch), explain(verdict_of)))]
 
 
@@ -423,6 +437,7 @@ class Recorder:
         resumed_tests: The tests of the interrupted run that this run resumes.
         tests: Those tests, and the tests of this run so far.
         verdicts: The worst verdict so far of each clause.
+        collected: The number of tests of this run.
     """
 
     def __init__(
@@ -436,8 +451,18 @@ class Recorder:
         self.resumed_tests = read(self._path) if resume and self._path is not None else []
         self.tests = [*self.resumed_tests]
         self.verdicts = by_clause(self.tests)
+        self.collected = 0
         self._metadata = metadata
         self._file: TextIO | None = None
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Store the number of tests. With pytest-xdist only the workers collect."""
+        self.collected = len(session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Store the number of tests that a worker has collected."""
+        self.collected = len(ids)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -458,7 +483,9 @@ class Recorder:
         file = path.open("a" if self.tests else "w", encoding="utf-8")
         if not self.tests:
             # The first line of a new file is the metadata of the run.
-            file.write(json.dumps({"run": self._metadata()}) + "\n")
+            file.write(
+                json.dumps({"run": self._metadata() | {"collected": self.collected}}) + "\n"
+            )
         return file
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -473,7 +500,10 @@ class Recorder:
         found = find_evidence(self.tests)
         if not found:
             return []
+        left = self.collected - len({test.test for test in self.tests[len(self.resumed_tests) :]})
         lines = summary(found)
+        if left > 0:
+            lines.append(f"stopped: {left} of {self.collected} tests were not run")
         if self._path is not None:
             lines.append(f"verdicts of all tests: {self._path}")
         before = "" if self._path else "--verdicts FILE, then "

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -156,9 +157,10 @@ def test_a_long_traceback_ends_with_its_error():
 def test_a_line_of_progress_follows_a_hundred_tests():
     progress, lines = Progress(), []
     progress._terminal = SimpleNamespace(write_line=lines.append)
+    progress._log = SimpleNamespace(verdicts={}, collected=200)
     for number in [*range(100), 98, 99]:  # Other workers report tests that have been set up.
         progress.pytest_runtest_logreport(_test_report("passed", f"test_{number}"))
-    assert [line.partition(" tests")[0] for line in lines] == ["100 of 0"]
+    assert [line.partition(" tests")[0] for line in lines] == ["100 of 200"]
 
 
 def start_command(arguments, folder, search_path):
@@ -183,6 +185,7 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 1
     assert "it has not ended in 20 s" in output
+    assert "node down" not in output
     assert f"{tmp_path / 'comm.py'}" in output  # the stack shows the line that waits
     assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
         "comm.gather.refuses-none": "pass",
@@ -197,6 +200,7 @@ def test_the_first_failure_ends_a_run_with_x_also_if_a_test_ends_its_process(tmp
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 1
     assert output.count("  | the test ends the process") == 1
+    assert re.search(r"^stopped: \d+ of \d+ tests were not run$", output, re.MULTILINE)
 
 
 def test_a_closed_pipe_prints_no_traceback(tmp_path):

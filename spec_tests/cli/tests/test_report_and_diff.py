@@ -38,7 +38,7 @@ def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, 
     assert main(["diff", *saved_runs, "--to", "page.md"]) == 1
     first, second, *lines, gone, total = capsys.readouterr().out.splitlines()
     assert first == "old: theirs · torch 2.12.0 · sim · old"
-    assert second == "new: theirs · torch 2.12.0 · sim · new (interrupted)"
+    assert second == "new: theirs · torch 2.12.0 · sim · new (the run was interrupted)"
     assert [line.split() for line in lines] == [
         ["regression", "pass", "->", "known", "a.hidden"],
         ["regression", "pass", "->", "fail", "a.worse"],
@@ -61,7 +61,9 @@ def test_report_writes_a_summary_and_a_badge(saved_runs):
     assert summary.startswith("# theirs · torch 2.12.0 · sim · new\n\nsuite 1.0 is not decided: ")
     assert "| all | 2 | 0 | 1 | 2 | 0 |" in summary
     title = "2 of 2 failed clauses pass in torch.nn.parallel:"
-    assert summary.endswith(f"|\n\n{title}\n\n* an earlier suite: a.new, a.worse\n")
+    assert summary.endswith(
+        f"|\n\n{title}\n\n* a.new differs: a.new\n* a.worse differs: a.worse\n"
+    )
     badge = json.loads(Path("badge.json").read_text())
     assert (badge["schemaVersion"], badge["color"]) == (1, "lightgrey")
     assert badge["message"].startswith("is not decided: ")

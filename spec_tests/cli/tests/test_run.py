@@ -115,6 +115,10 @@ def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     assert resumed.returncode == 1, resumed.stdout + resumed.stderr
     printed = command("draft", "all.jsonl")
     assert not printed.stderr
+    text = (tmp_path / "all.jsonl").read_text()
+    (tmp_path / "part.jsonl").write_text(text.replace('"collected": 1}', '"collected": 9}'))
+    warned = command("draft", "part.jsonl")
+    assert "this run has not ended: 8 of 9 tests have no verdict" in warned.stderr
     (tmp_path / "known.toml").write_text(printed.stdout)
     with (tmp_path / "all.jsonl").open("a") as file:
         file.write(json.dumps(verdicts.INTERRUPTED))
