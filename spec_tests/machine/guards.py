@@ -65,7 +65,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         changed.pop("warning filters", None)
     if changed:
         facts = tuple(Fact("state", name) for name in changed)
-        end_test(Failure("state", facts, f"changed: {'; '.join(changed.values())}"))
+        text = f"the call changed the {'; the '.join(changed.values())}"
+        end_test(Failure("state", facts, text))
     return result
 
 

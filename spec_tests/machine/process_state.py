@@ -71,7 +71,9 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, st
 
 def _describe(name: str, before: Any, after: Any) -> str:
     """Return ``current device: 1, before 0``; only the name if the values are no simple ones."""
-    is_simple = isinstance(after, bool | int | str | torch.dtype | torch.device | torch.Stream)
+    if isinstance(after, torch.Stream):
+        return f"current {name}"
+    is_simple = isinstance(after, bool | int | str | torch.dtype | torch.device)
     return f"{name}: {after}, before {before}" if is_simple else name
 
 
