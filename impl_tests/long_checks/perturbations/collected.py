@@ -96,7 +96,7 @@ def call_with_tests(function: Callable[[CollectedTests], None], *options: str) -
         The exit status of pytest.
     """
     os.chdir(_ROOT)
-    arguments = ["-qq", "-s", "--tb=line", "--accelerator=sim"]
+    arguments = ["-qq", "-s", "--tb=line", "--disable-warnings", "--accelerator=sim"]
     # Each fork enables the accelerator and imports its own target.
     arguments += ["--collect-only", "-p", "no:cacheprovider", "-p", "no:benchmark"]
     return int(pytest.main([*arguments, *options], plugins=[_Plugin(function)]))
