@@ -16,6 +16,8 @@ from operator import is_
 from types import MethodType
 from typing import Any, ClassVar, TypeGuard
 
+from torch import Tensor
+
 from ._attributes import MEMORY_ERRORS as MEMORY_ERRORS
 from ._attributes import ClassCall, Recipe, find_recipe, is_same
 from ._torch_private import pytree_node
@@ -140,14 +142,19 @@ class Branch(Node):
         return built
 
     def _make(self, recipe: Recipe, parts: tuple[Any, ...]) -> Any:
-        if recipe.call is not None:
-            try:
-                return recipe.call(type(self.template), recipe.keys, parts)
-            except MEMORY_ERRORS:
-                raise
-            except Exception:
-                pass  # The class accepts the original items, but not the new ones.
-        return self.build(parts)
+        if recipe.call is None:
+            return self.build(parts)
+        try:
+            return recipe.call(type(self.template), recipe.keys, parts)
+        except MEMORY_ERRORS:
+            raise
+        except Exception:  # The class accepts the original items, but not the new ones.
+            built = self.build(parts)
+        # Tensors that the class has made from the original items have other rows.
+        for name in recipe.attributes.keys() - {*recipe.carried, *recipe.keys}:
+            if isinstance(recipe.attributes[name], Tensor):
+                vars(built).pop(name, None)
+        return built
 
 
 class TupleBranch(Branch):

@@ -92,6 +92,12 @@ class _IterableBranch(SequenceBranch):
         return type(self.template)(parts)
 
 
+class _Listed(Constant):
+    """The node of values that are not gathered: a list of those of all replicas."""
+
+    __slots__ = ()
+
+
 class OutputLeaves:
     """The leaves of flattened outputs, which are joined along a dimension."""
 
@@ -198,8 +204,12 @@ class OutputLeaves:
     ) -> list[Node]:
         """Return the nodes of the carried attributes, and write their names to the first recipe.
 
-        An attribute that the class does not make in one replica is carried in all of them.
+        An attribute that the class does not make in one replica is carried in all of them. So are
+        all attributes if an item becomes a list or vector, from which the class would make others.
         """
+        if any(map(_has_list, parts)):
+            for recipe in recipes:
+                recipe.call, recipe.carried = None, [*recipe.attributes]
         names = dict.fromkeys(name for recipe in recipes for name in recipe.carried)
         rows = {name: [recipe.attributes.get(name) for recipe in recipes] for name in names}
         items = zip(*(recipe.parts for recipe in recipes), strict=True)
@@ -313,7 +323,7 @@ class OutputLeaves:
 
     def _flatten_values(self, values: Sequence[Any], path: KeyPath) -> Node:
         """Return a constant: the list of the values that are not gathered."""
-        return Constant(list(values))
+        return _Listed(list(values))
 
 
 _Handler = Callable[[OutputLeaves, Sequence[Any], KeyPath], Node]
@@ -350,6 +360,13 @@ def _output_handler(values: Sequence[Any]) -> _Handler:
     if is_dataclass_instance(first):
         return OutputLeaves._flatten_container
     return OutputLeaves._flatten_iterable
+
+
+def _has_list(node: Node) -> bool:
+    """Return whether plain values in ``node`` become a list, or scalars a vector."""
+    if isinstance(node, GatheredLeaf):
+        return all(isinstance(each, Tensor) and each.dim() == 0 for each in node.tensors)
+    return isinstance(node, _Listed) or any(map(_has_list, getattr(node, "children", ())))
 
 
 def _are_ragged(values: Sequence[Any]) -> bool:

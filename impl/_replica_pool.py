@@ -11,7 +11,10 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
+from torch.nn.utils.rnn import PackedSequence
+
 from ._compiled import has_compiled_code
+from ._containers import is_tensor_dict
 from ._devices import as_device_or_current, has_streams, is_cpu
 from ._errors import CapturedError, reraise
 from ._one_device import move_output, scatter_to
@@ -238,6 +241,8 @@ class ReplicaPool:
 
 
 def _split(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    if isinstance(batch, PackedSequence) or is_tensor_dict(batch):
+        return (batch,), {}
     if isinstance(batch, (tuple, list)):
         return tuple(batch), {}
     return ((), batch) if isinstance(batch, Mapping) else ((batch,), {})

@@ -211,8 +211,8 @@ class DataParallel(Wrapper[T]):
 
         Args:
             batches: The batches. A list or tuple contains the positional arguments, a mapping the
-                keyword arguments; any other object is the only argument. The iterator is used in
-                the calling thread.
+                keyword arguments; any other object, a packed sequence or a TensorDict is the only
+                argument. The iterator is used in the calling thread.
             method: The name of a method of the module, such as ``"generate"``, that computes a
                 batch. By default the module is called.
             in_flight: The largest number of batches that were taken from ``batches`` and whose

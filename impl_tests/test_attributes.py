@@ -5,6 +5,7 @@
 
 from collections import UserDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -219,6 +220,47 @@ def test_attributes_that_require_grad_are_not_made_anew():
     multiply = Calls(lambda _, value: value["x"] * value.weight)
     DataParallel(multiply, CPUS)(batch).sum().backward()
     assert batch.weight.grad.equal(ROWS.sum(1, keepdim=True))
+
+
+@dataclass
+class Selected:
+    """A dataclass that computes attributes from a tensor and other values."""
+
+    x: torch.Tensor
+    factor: torch.Tensor
+    columns: tuple = (0, 1)
+    keeps: bool = False
+
+    def __post_init__(self):
+        self.part = self.x[:, slice(*self.columns)]
+        self.scaled = self.x if self.keeps else self.factor * self.x
+
+
+@pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
+@pytest.mark.parametrize("count", [2, 3])
+def test_attributes_that_are_made_from_plain_values_are_joined(count):
+    def select(_, x):
+        return Selected(x, x.new_tensor(3.0))
+
+    found, expected = DataParallel(Calls(select), ["cpu"] * count)(ROWS), select(None, ROWS)
+    assert found.part.equal(expected.part)
+    assert found.scaled.equal(expected.scaled)
+    assert found.keeps == [False] * count
+
+
+class Halves(dict):
+    """A dictionary that refuses more than four rows, and makes half of them."""
+
+    def __init__(self, items):
+        super().__init__(items)
+        assert len(self["x"]) <= 4
+        self.half = self["x"] / 2
+
+
+def test_tensors_that_the_class_cannot_make_anew_are_dropped():
+    joined = gather([Halves({"x": chunk}) for chunk in ROWS.split(4)], "cpu")
+    assert joined["x"].equal(ROWS)
+    assert not hasattr(joined, "half")
 
 
 class DoubledPairs(Pairs):

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn.utils.rnn import pack_sequence
 
 import impl
 from impl import _replica_pool
@@ -18,6 +19,7 @@ from impl_tests.extensions.kept_modules import recording_data_parallel
 from spec_tests import checks
 from spec_tests.checks.leaks import wait_until
 from spec_tests.machine.processes import run_program
+from spec_tests.strategies.small_modules import Calls
 
 TIMEOUT = 20
 
@@ -91,6 +93,14 @@ def test_a_batch_holds_the_arguments_of_one_call(topology):
         y = wrapper.module(x)
         expected = [y, y * 2, y * x, y * 3, y]
         check_outputs([*wrapper.map(batches)], expected)
+
+
+def test_a_packed_sequence_is_one_argument(topology):
+    steps = pack_sequence([torch.ones(3, 2), torch.ones(1, 2)])
+    wrapper = wrapped(topology, 2, Calls(lambda _, packed: packed.data + 1))
+    with torch.no_grad():
+        outputs = [*wrapper.map([steps] * 3)]
+    check_outputs(outputs, [steps.data.to(topology.device(0)) + 1] * 3)
 
 
 @pytest.mark.parametrize("devices", [1, 2])
