@@ -166,7 +166,8 @@ def gather(
       called with one iterable, and a list is copied. A tuple whose class returns other members
       is made without a call of its class.
     - A rebuilt tuple, list, deque, mapping or dataclass has the attributes that its class makes
-      from the joined items, and all other attributes of the first output. Tensors in these are
+      from the joined items, and all other attributes of the first output; if an item becomes a
+      list or a vector of scalars, all attributes of the first output. Tensors in these are
       joined, too, unless they require no gradient, have no rows and are equal in all outputs.
     - Sets of several tensors become a list, because the tensors have no order.
     - A list, or tuple, with one tensor for each row is appended to those of the other replicas:
