@@ -32,5 +32,5 @@ def test_a_refused_allocation_leaves_no_state_and_the_next_call_works(topology, 
     before, expected = process_state.read(topology), call.compute()
     for allocations in refused_allocations(call.compute, ordinal):
         changes = process_state.changes(before, process_state.read(topology))
-        assert changes == (), f"after {allocations} allocations"
+        assert not changes, f"after {allocations} allocations"
     torch.testing.assert_close(call.compute(), expected)
