@@ -33,7 +33,11 @@ def test_former_parameters_lists_the_copies_by_name(target, topology, spec, slot
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
     expected = {
-        path: {name: True for name, value in each._parameters.items() if value is not None}
+        path: {
+            name: "the replica's object"
+            for name, value in each._parameters.items()
+            if value is not None
+        }
         for path, each in modules_with_paths(module)
     }
     for replica in replicas:
