@@ -132,7 +132,7 @@ class _Attributes:
                 _add_containers(attributes.get("_buffers"), of_replicas)
         # Some Pythons store attributes in the object itself, and not in its dictionary.
         self._containers = [*self._modules, *states, *of_modules.values(), *of_replicas.values()]
-        self._dicts = [each for each in self._containers if each and isinstance(each, dict)]
+        self._dicts = [each for each in self._containers if isinstance(each, dict) and each]
         self._objects, self._versions = self._read()
         # Most containers are empty dictionaries of hooks, which change with the number of hooks.
         unused = {id(hooks) for each in self._modules for hooks in hook_dicts(each) if not hooks}

@@ -184,8 +184,8 @@ class _Part(NamedTuple):
     #: If the weight is the number of rows: this number, and the elements of each tensor.
     rows: int = 0
     sizes: tuple[int, ...] = ()
-    #: The mean of a chunk with the weight 0, if it is finite.
-    empty: Tensor | None = None
+    #: Whether nothing counts in the chunk, and `total` is its finite loss.
+    is_sum: bool = False
 
 
 class _ModuleWithLoss(nn.Module):
@@ -269,9 +269,10 @@ def _divided_part(loss: Tensor, divisor: Tensor) -> _Part:
     weight = divisor.to(mean)
     if weight:
         return _Part(mean * weight, weight, loss.dtype)
-    # The mean of a chunk in which nothing counts may be NaN, and so would be its gradients.
-    empty = mean if mean.isfinite() else None
-    return _Part(torch.zeros_like(mean), weight, loss.dtype, empty=empty)
+    # Nothing counts in the chunk. A finite loss is its sum, divided by at least 1. NaN would give
+    # gradients that are NaN.
+    is_sum = bool(mean.isfinite())
+    return _Part(mean if is_sum else torch.zeros_like(mean), weight, loss.dtype, is_sum=is_sum)
 
 
 def _as_number(loss: Any, reduction: str) -> Tensor:
@@ -321,11 +322,10 @@ def _sum_over_targets(criterion: Criterion, output: Any, target: Tensor) -> _Par
 
 def _mean_of_batch(parts: Sequence[_Part], device: DeviceLike) -> Tensor:
     """Return the mean loss of the batch."""
-    if all(part.empty is not None for part in parts):  # Nothing counts in the batch.
-        means: Tensor = gather([part.empty for part in parts], device, scalar_warning=False)
-        return means.mean().to(parts[0].dtype)
     _check_sizes([part.sizes for part in parts], [part.rows for part in parts])
     totals, weights = gather([part[:2] for part in parts], device, scalar_warning=False)
+    if all(part.is_sum for part in parts):
+        weights = torch.ones_like(weights[:1])
     mean: Tensor = (totals.sum() / weights.sum()).to(parts[0].dtype)
     return mean
 

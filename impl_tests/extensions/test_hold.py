@@ -361,6 +361,14 @@ def test_kept_replicas_cast_the_current_parameters(topology, earlier):
         checks.same(found, expected)
 
 
+def test_a_compiled_module_without_a_length_is_kept():
+    net = torch.compile(nn.Linear(2, 3), backend="eager")
+    wrapper = impl.DataParallel(net, ["cpu"] * 2)
+    with torch.no_grad(), wrapper.hold():
+        outputs = [wrapper(torch.ones(4, 2)) for _ in range(2)]
+    assert [output.shape for output in outputs] == [(4, 3)] * 2
+
+
 @pytest.mark.parametrize("compilation", COMPILATIONS)
 def test_kept_replicas_of_compiled_modules_run_compiled_code(topology, compilation):
     topology.require(3)  # Without grad mode, replica 0 differs from a second one on its device.

@@ -279,6 +279,25 @@ def test_means_over_masked_rows_have_the_gradients_of_the_module(topology, masks
     )
 
 
+@given(labels=st.lists(st.integers(0, 2), min_size=1, max_size=7), devices=DEVICES)
+@example(labels=[0, 0, 0, 1, 0, 2], devices=2)
+@example(labels=[0, 0, 0], devices=2)
+def test_sums_over_all_rows_may_be_divided_by_the_positive_ones(topology, labels, devices):
+    def criterion(output, target):
+        total = functional.cross_entropy(output, target, reduction="sum")
+        return total / (target > 0).sum().clamp(min=1)
+
+    compare(
+        topology,
+        devices,
+        nn.Linear(3, CLASSES),
+        criterion,
+        torch.rand(len(labels), 3),
+        torch.tensor(labels),
+        mean_over=lambda _, target: (target > 0).sum(),
+    )
+
+
 def test_mean_over_is_called_before_the_criterion_changes_the_target():
     def criterion(output, target):
         return functional.cross_entropy(output, target.masked_fill_(target == 1, IGNORED))
