@@ -2,20 +2,24 @@
 
 No other module compares device types by itself, or converts -1, a deprecated name of the CPU. "The
 accelerator" is the device type that ``torch.accelerator`` reports at the time of the call. An
-integer is an ordinal of the accelerator. A device of another type counts as the accelerator's
-device with that index: without CUDA, ``"cuda:1"`` is its device 1.
+integer is an ordinal of the accelerator. A device of an unavailable type counts as the
+accelerator's device with that index: without CUDA, ``"cuda:1"`` is its device 1. If a second
+accelerator is available, such as CUDA beside a vendor's back end, its devices keep their type.
 
-A ``DeviceLike`` is an ordinal, a string or a ``torch.device``. Three functions convert it:
+A ``DeviceLike`` is an ordinal, a string or a ``torch.device``. Five functions convert it:
 
 - :func:`as_device_or_current`: a DeviceLike or None -> a ``torch.device``
 - :func:`as_target`: the same, or -1 -> a ``torch.device``
 - :func:`device_index`: a DeviceLike or None -> an ordinal
+- :func:`device_at`: an ordinal -> a ``torch.device`` of an accelerator
+- :func:`type_to_use`: a DeviceLike or None -> the type of an accelerator
 """
 
 import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 from numbers import Integral
+from types import SimpleNamespace
 from typing import Any, TypeGuard, TypeVar
 
 import torch
@@ -41,40 +45,67 @@ def accelerator_type() -> str | None:
 
 @cache
 def _is_usable(device_type: str) -> bool:
-    """Return whether ``device_type`` is the type of the accelerator, and one is available.
+    """Return whether ``device_type`` is the type of an accelerator that is available.
 
     The result is cached, because queries of the driver are slow.
     """
-    accelerator = torch.accelerator.current_accelerator()
-    if accelerator is None or accelerator.type != device_type:
+    if device_type == "cpu":
         return False
-    module = torch.get_device_module(device_type)
+    try:
+        module = torch.get_device_module(device_type)
+    except RuntimeError:  # PyTorch has no device module for types such as "meta".
+        return False
     # A back end may lack this function. `torch.accelerator` itself only needs `device_count`.
     is_available = getattr(module, "is_available", None)
-    return device_count() > 0 if is_available is None else bool(is_available())
+    return device_count(device_type) > 0 if is_available is None else bool(is_available())
 
 
-def device_count() -> int:
-    """Return the number of devices of the accelerator; 0 if there is none.
+def device_count(device_type: str | None = None) -> int:
+    """Return the number of devices of a type, by default of the accelerator.
 
-    Raise RuntimeError if the back end does not offer this number.
+    Return 0 if there is no accelerator. Raise RuntimeError if the back end does not offer this
+    number.
     """
     try:
-        return torch.accelerator.device_count()
+        count: int = runtime_of_type(device_type).device_count()
     except AttributeError as error:  # torch.accelerator calls the back end's device module.
         raise RuntimeError(f"the back end cannot count its devices: {error}") from error
+    return count
 
 
-def devices_with_streams(devices: Iterable[torch.device]) -> list[torch.device]:
-    """Return those of ``devices`` that have streams, each once.
+def runtime_of(device: torch.device) -> Any:
+    """Return an object with the functions of ``torch.accelerator`` for the type of ``device``."""
+    return runtime_of_type(device.type)
 
-    Raise RuntimeError if one of them does not exist.
+
+def runtime_of_type(device_type: str | None) -> Any:
+    """Return an object with the functions of ``torch.accelerator`` for ``device_type``.
+
+    None stands for the type of the accelerator.
     """
-    distinct = [*filter(has_streams, dict.fromkeys(devices))]
-    count = device_count() if distinct else 0
-    for device in distinct:
-        check_exists(device, count)
-    return distinct
+    accelerator = torch.accelerator.current_accelerator()
+    if device_type is None or accelerator is None or accelerator.type == device_type:
+        return torch.accelerator
+    return _second_runtime(device_type)
+
+
+def runtimes_with_streams(devices: Iterable[torch.device]) -> dict[torch.device, Any]:
+    """Return :func:`runtime_of` for those of ``devices`` that have streams.
+
+    Each device type is looked up once. Raise RuntimeError if one of these devices does not exist.
+    """
+    runtimes: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    by_device: dict[torch.device, Any] = {}
+    for device in devices:
+        device_type = device.type
+        if device_type not in runtimes:
+            runtimes[device_type] = runtime_of_type(device_type) if has_streams(device) else None
+            counts[device_type] = 0 if runtimes[device_type] is None else device_count(device_type)
+        if runtimes[device_type] is not None:
+            check_exists(device, counts[device_type])
+            by_device[device] = runtimes[device_type]
+    return by_device
 
 
 def check_exists(device: torch.device, count: int | None = None) -> None:
@@ -83,17 +114,42 @@ def check_exists(device: torch.device, count: int | None = None) -> None:
     By default the devices are counted. A back end may end the process if it is asked for the
     stream of a missing device.
     """
-    count = device_count() if count is None else count
+    count = device_count(device.type) if count is None else count
     if device.index >= count:
         raise RuntimeError(
             f"There is no device {device}: the number of {device.type} devices is {count}"
         )
 
 
+@cache
+def _second_runtime(device_type: str) -> SimpleNamespace:
+    """Return the functions of ``torch.accelerator`` for a type that is not the accelerator's."""
+    module = torch.get_device_module(device_type)
+    return SimpleNamespace(
+        current_device_index=module.current_device,
+        current_stream=module.current_stream,
+        device_count=module.device_count,
+        set_device_index=module.set_device,
+        set_stream=module.set_stream,
+    )
+
+
 def _parse(text: str) -> torch.device:
     """Return the device with a name. A note adds the name to the RuntimeError of a wrong one."""
     with argument(f"device {text!r}"):
         return torch.device(text)
+
+
+def type_to_use(device: DeviceLike | None) -> str | None:
+    """Return the type of ``device`` if it can be used, else the type of the accelerator.
+
+    The CPU counts as a type that cannot be used. The result is None if there is no accelerator.
+    """
+    if isinstance(device, str):
+        device = _parse(device)
+    if isinstance(device, torch.device) and _is_usable(device.type):
+        return device.type
+    return accelerator_type()
 
 
 def accelerator_in_use() -> str | None:
@@ -134,7 +190,7 @@ def is_on_cpu(tensor: Tensor) -> bool:
 
 
 def is_on_accelerator(tensor: Tensor) -> bool:
-    """Return whether ``tensor`` is on the accelerator."""
+    """Return whether ``tensor`` is on an accelerator that can be used."""
     return _is_usable(tensor.device.type)
 
 
@@ -189,8 +245,8 @@ def is_ordinal(device: object) -> TypeGuard[int]:
     return kind is int or (issubclass(kind, Integral) and not issubclass(kind, bool))
 
 
-def device_at(ordinal: int) -> torch.device:
-    """Return the device of the accelerator with an ordinal.
+def device_at(ordinal: int, device_type: str | None = None) -> torch.device:
+    """Return the device with an ordinal, by default of the accelerator.
 
     Raise RuntimeError if ``ordinal`` is negative or above 127, or there is no accelerator.
     """
@@ -198,11 +254,11 @@ def device_at(ordinal: int) -> torch.device:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
     if ordinal > _MAX_INDEX:
         raise RuntimeError(f"There is no device with the index {ordinal}")
-    return torch.device(_require_accelerator(), ordinal)
+    return torch.device(device_type or _require_accelerator(), ordinal)
 
 
 def as_device_or_current(device: DeviceLike | None) -> torch.device:
-    """Return ``device`` as a ``torch.device``: the CPU, or a device of the accelerator.
+    """Return ``device`` as a ``torch.device``: the CPU, or a device of an accelerator.
 
     None, or a device without index, is the current device. Raise the errors of :func:`device_at`,
     RuntimeError for an invalid string, and TypeError if ``device`` is an object that names no
@@ -225,7 +281,8 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
         name = type(device).__name__
         raise TypeError(f"a device must be an int, a str, a torch.device or None, not {name}")
     index = None if device is None else device.index
-    return current_device() if index is None else device_at(index)
+    device_type = type_to_use(device)
+    return current_device(device_type) if index is None else device_at(index, device_type)
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
@@ -245,9 +302,13 @@ def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
     return CPU
 
 
-def current_device() -> torch.device:
-    """Return the current device. Raise RuntimeError if there is no accelerator."""
-    return torch.device(_require_accelerator(), torch.accelerator.current_device_index())
+def current_device(device_type: str | None = None) -> torch.device:
+    """Return the current device of a type, by default of the accelerator.
+
+    Raise RuntimeError if there is no accelerator.
+    """
+    device_type = device_type or _require_accelerator()
+    return torch.device(device_type, runtime_of_type(device_type).current_device_index())
 
 
 def call_on_device(
@@ -260,8 +321,9 @@ def call_on_device(
     """
     if is_cpu(device):
         return function(*args, **kwargs)
-    before = torch.accelerator.current_device_index()
-    set_index = torch.accelerator.set_device_index
+    accelerator = runtime_of(device)
+    before = accelerator.current_device_index()
+    set_index = accelerator.set_device_index
     return call_with_setting(set_index, device.index, before, function, *args, **kwargs)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from ._arguments import argument, as_list
 from ._devices import (
@@ -20,7 +21,9 @@ from ._devices import (
     device_index,
     has_indices,
     is_cpu,
+    is_of_type,
     is_ordinal,
+    type_to_use,
 )
 from ._torch_private import exclude_from_compilation
 from ._warnings import warn_caller
@@ -37,7 +40,8 @@ _IMBALANCE = """
 #: The note of an error of ``device_ids`` that name the CPU and other devices.
 _MIXED = "device_ids, which mixes the CPU with other devices"
 
-#: An ordinal of the accelerator, or the CPU. The device need not exist.
+#: An ordinal of the accelerator, a device of a second accelerator, or the CPU. The device need not
+#: exist.
 DeviceId = int | torch.device
 
 
@@ -53,11 +57,14 @@ class Placement(NamedTuple):
 def choose_devices(
     device_ids: Sequence[DeviceLike] | None,
     output_device: DeviceLike | None,
+    module: nn.Module | None = None,
 ) -> Placement | None:
     """Convert the device arguments of ``DataParallel`` or ``data_parallel`` to a placement.
 
-    If ``device_ids`` is None, all devices of the accelerator are used. Return None if no
-    accelerator has device indices and ``device_ids`` does not name the CPU.
+    If ``device_ids`` is None, all devices are used: those of the accelerator that has the first
+    parameter of ``module``, or those of PyTorch's accelerator if the parameter is on the CPU.
+
+    Return None if no accelerator has device indices and ``device_ids`` does not name the CPU.
 
     Raises:
         IndexError: ``device_ids`` is empty.
@@ -78,18 +85,23 @@ def choose_devices(
                 output = _as_device_id(CPU if output_device is None else output_device)
                 as_target(output, warns=False)  # Raises RuntimeError without an accelerator.
             return Placement([CPU] * len(device_ids), output, CPU)
-    device_type = accelerator_type()
+    first = next(iter(device_ids or ()), None)
+    if device_ids is None and isinstance(module, nn.Module):
+        first = next((parameter.device for parameter in module.parameters()), None)
+    device_type = type_to_use(first)
     if device_type is None or not has_indices(device_type):
         with argument(_MIXED):
             for device in filter(is_cpu, device_ids or ()):
                 device_index(device)  # Raises ValueError.
         return None
     if device_ids is None:
-        device_ids = [*range(device_count())]
+        device_ids = [
+            torch.device(device_type, ordinal) for ordinal in range(device_count(device_type))
+        ]
     with argument(_MIXED if any(map(is_cpu, device_ids)) else "device_ids"):
         ids = [*map(_as_device_id, device_ids)]
         ordinals = [*map(device_index, ids)]  # Raises ValueError for the CPU.
-        source = device_at(ordinals[0])
+        source = device_at(ordinals[0], device_type)
     output = _as_device_id(device_ids[0] if output_device is None else output_device)
     return Placement(ids, output, source)
 
@@ -109,7 +121,8 @@ def check_balance(device_ids: Sequence[DeviceLike]) -> None:
     device. Raise ValueError if ``device_ids`` is empty or contains the CPU.
     """
     ordinals = [device_index(device, optional=True) for device in device_ids]
-    get_properties = torch.get_device_module(accelerator_type()).get_device_properties
+    device_type = type_to_use(next(iter(device_ids), None))
+    get_properties = torch.get_device_module(device_type).get_device_properties
     properties = [*map(get_properties, ordinals)]
     for sizes in (
         [device.total_memory for device in properties],
@@ -130,11 +143,11 @@ def warn_of_ignored_devices() -> None:
 
 
 def _as_device_id(device: DeviceLike | None) -> DeviceId:
-    """Return an ordinal of the accelerator, or the CPU.
+    """Return an ordinal if ``device`` is of PyTorch's accelerator, else a ``torch.device``.
 
     None, or a device without index, is the current device.
     """
     if is_ordinal(device):
         return int(device)
     resolved = as_device_or_current(device)
-    return resolved if is_cpu(resolved) else resolved.index
+    return resolved.index if is_of_type(resolved, accelerator_type()) else resolved

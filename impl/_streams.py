@@ -13,8 +13,10 @@ from ._devices import (
     call_on_device,
     check_exists,
     current_device,
-    devices_with_streams,
     has_streams,
+    runtime_of,
+    runtimes_with_streams,
+    type_to_use,
 )
 from ._settings import call_with_setting
 from ._torch_private import exclude_from_compilation
@@ -42,14 +44,16 @@ def call_on_streams(
     Each value is the current stream of the same device. It is restored, even after an interrupt.
     The current device does not change. There is at most one stream for each device.
     """
-    if not streams:
-        return function(*args)
-    device = torch.accelerator.current_device_index()
+    runtimes = [*runtimes_with_streams(stream.device for stream in streams).values()]
+    setters = [each.set_stream for each in runtimes]
+    distinct = {id(each): each for each in runtimes}.values()
+    devices = [(each.set_device_index, each.current_device_index()) for each in distinct]
 
     def set_streams(streams: Iterable[torch.Stream]) -> None:
-        for stream in streams:
-            torch.accelerator.set_stream(stream)
-        torch.accelerator.set_device_index(device)  # `set_stream` has changed it.
+        for set_stream, stream in zip(setters, streams, strict=True):
+            set_stream(stream)
+        for set_device_index, index in devices:  # `set_stream` has changed the current devices.
+            set_device_index(index)
 
     return call_with_setting(set_streams, [*streams], [*streams.values()], function, *args)
 
@@ -67,8 +71,9 @@ def is_stream(value: object) -> bool:
 
 
 def current_stream(device: torch.device) -> torch.Stream:
-    """Return the current stream of ``device``, a device of the accelerator that exists."""
-    return torch.accelerator.current_stream(device.index)
+    """Return the current stream of ``device``, a device of an accelerator that exists."""
+    stream: torch.Stream = runtime_of(device).current_stream(device.index)
+    return stream
 
 
 def current_stream_by_device(
@@ -78,7 +83,8 @@ def current_stream_by_device(
 
     Raise RuntimeError if one of them does not exist.
     """
-    return {device: current_stream(device) for device in devices_with_streams(devices)}
+    runtimes = runtimes_with_streams(devices).items()
+    return {device: each.current_stream(device.index) for device, each in runtimes}
 
 
 def set_current_streams(streams: Sequence[torch.Stream]) -> None:
@@ -90,9 +96,10 @@ def set_current_streams(streams: Sequence[torch.Stream]) -> None:
 
 def set_current_stream(stream: torch.Stream) -> None:
     """Make ``stream`` current on its device. The current device does not change."""
-    device = torch.accelerator.current_device_index()
-    torch.accelerator.set_stream(stream)
-    torch.accelerator.set_device_index(device)
+    accelerator = runtime_of(stream.device)
+    device = accelerator.current_device_index()
+    accelerator.set_stream(stream)
+    accelerator.set_device_index(device)
 
 
 def side_stream(device: torch.device) -> torch.Stream | None:
@@ -155,7 +162,7 @@ def wait_for_grad(grad: Tensor) -> Tensor:
     than ``grad``.
     """
     if has_streams(grad.device):
-        here = current_device()
+        here = current_device(type_to_use(grad.device))
         if grad.device != here:
             current_stream(here).wait_stream(current_stream(grad.device))
     return grad

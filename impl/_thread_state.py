@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-from ._devices import accelerator_in_use, accelerator_type, device_count, is_cpu
+from ._devices import accelerator_in_use, device_count, is_cpu, runtime_of_type, type_to_use
 from ._intra_op_threads import can_set_for_one_thread, set_num_threads
 from ._settings import call_with_setting
 from ._streams import set_current_stream
@@ -32,7 +32,7 @@ _INFERENCE, _DEFAULT_DEVICE, _NUM_CONTEXTS = 0, 1, 2
 
 
 class _Scope:
-    """The settings that are transferred: those of the CPU and of the accelerator.
+    """The settings that are transferred: those of the CPU and of one type of accelerator.
 
     The last one is the current device of the accelerator.
     """
@@ -55,7 +55,7 @@ class _Scope:
             *(torch.set_autocast_cache_enabled, torch.set_grad_enabled, torch.set_flush_denormal),
         ]
         if device_type is not None:
-            accelerator, ordinals = torch.accelerator, range(device_count())
+            accelerator, ordinals = runtime_of_type(device_type), range(device_count(device_type))
             self._readers += [partial(accelerator.current_stream, each) for each in ordinals]
             self._readers.append(accelerator.current_device_index)
             self._writers += [set_current_stream] * len(ordinals)
@@ -139,7 +139,7 @@ class CallerState(NamedTuple):
         """Return the state of this thread, as far as replicas on ``devices`` inherit it."""
         # If all replicas are on the CPU, do not initialize the accelerator.
         first = next((device for device in devices if not is_cpu(device)), None)
-        scope = _find_scope(accelerator_in_use() if first is None else accelerator_type())
+        scope = _find_scope(accelerator_in_use() if first is None else type_to_use(first))
         return cls(scope, scope.read(), torch.get_num_threads())
 
     def is_current(self) -> bool:

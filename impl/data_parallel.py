@@ -53,8 +53,8 @@ class DataParallel(Wrapper[T]):
     Args:
         module: The module. With several devices it must be on the first one when it is called.
             With one device the constructor moves it there.
-        device_ids: ``k`` devices of the accelerator, or the CPU ``k`` times. By default all
-            devices of the accelerator.
+        device_ids: ``k`` devices of one accelerator, or the CPU ``k`` times. By default all
+            devices of the accelerator; of two accelerators, of that with the first parameter.
         output_device: The device of the outputs, by default the first of ``device_ids``.
         dim: The dimension along which inputs are split and outputs concatenated.
         chunk_sizes: ``k`` positive sizes or weights. If they sum to ``N``, they are the sizes of
@@ -109,7 +109,7 @@ class DataParallel(Wrapper[T]):
     ) -> None:
         super().__init__()
         self.module = module
-        placement = choose_devices(device_ids, output_device)
+        placement = choose_devices(device_ids, output_device, module)
         self.device_ids: list[DeviceId] = [] if placement is None else placement.device_ids
         if len(self.device_ids) > 1:
             _check_has_parameters(module)
@@ -352,7 +352,7 @@ def data_parallel(
             numbers of chunks.
         Exception: A replica raised an exception; see :func:`parallel_apply`.
     """
-    placement = choose_devices(device_ids, output_device)
+    placement = choose_devices(device_ids, output_device, module)
     if placement is None:
         raise RuntimeError("device type could not be determined")
     if not issubclass(type(inputs), tuple):

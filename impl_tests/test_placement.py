@@ -76,6 +76,7 @@ def no_accelerator(monkeypatch):
     """A machine without an accelerator."""
     for module in (_placement, sys.modules[as_device_or_current.__module__]):
         monkeypatch.setattr(module, "accelerator_type", lambda: None)
+    monkeypatch.setattr(_placement, "type_to_use", lambda _: None)
 
 
 @pytest.mark.usefixtures("no_accelerator")
