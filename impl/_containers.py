@@ -11,6 +11,7 @@ import copy
 import dataclasses
 from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import is_
 from types import MethodType
@@ -150,10 +151,11 @@ class Branch(Node):
             raise
         except Exception:  # The class accepts the original items, but not the new ones.
             built = self.build(parts)
-        # Tensors that the class has made from the original items have other rows.
+        # The class has made these tensors from the original items, so they have other rows.
         for name in recipe.attributes.keys() - {*recipe.carried, *recipe.keys}:
             if isinstance(recipe.attributes[name], Tensor):
-                vars(built).pop(name, None)
+                with suppress(AttributeError):
+                    object.__delattr__(built, name)
         return built
 
 

@@ -257,8 +257,20 @@ class Halves(dict):
         self.half = self["x"] / 2
 
 
-def test_tensors_that_the_class_cannot_make_anew_are_dropped():
-    joined = gather([Halves({"x": chunk}) for chunk in ROWS.split(4)], "cpu")
+class SlottedHalves(dict):
+    """The same without a dictionary of attributes."""
+
+    __slots__ = ("half",)
+
+    def __init__(self, items):
+        super().__init__(items)
+        assert len(self["x"]) <= 4
+        self.half = self["x"] / 2
+
+
+@pytest.mark.parametrize("kind", [Halves, SlottedHalves])
+def test_tensors_that_the_class_cannot_make_anew_are_dropped(kind):
+    joined = gather([kind({"x": chunk}) for chunk in ROWS.split(4)], "cpu")
     assert joined["x"].equal(ROWS)
     assert not hasattr(joined, "half")
 
