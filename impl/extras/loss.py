@@ -184,7 +184,7 @@ class _Part(NamedTuple):
     #: If the weight is the number of rows: this number, and the elements of each tensor.
     rows: int = 0
     sizes: tuple[int, ...] = ()
-    #: Whether nothing counts in the chunk, and `total` is its finite loss.
+    #: Whether `weight` is 0, and `total` is the loss of the chunk itself, which is finite.
     is_sum: bool = False
 
 
@@ -269,8 +269,8 @@ def _divided_part(loss: Tensor, divisor: Tensor) -> _Part:
     weight = divisor.to(mean)
     if weight:
         return _Part(mean * weight, weight, loss.dtype)
-    # Nothing counts in the chunk. A finite loss is its sum, divided by at least 1. NaN would give
-    # gradients that are NaN.
+    # A criterion that divides by 0 returns NaN, which would make all gradients NaN. Many criteria
+    # divide by 1 in place of 0: then the loss is the sum of the chunk.
     is_sum = bool(mean.isfinite())
     return _Part(mean if is_sum else torch.zeros_like(mean), weight, loss.dtype, is_sum=is_sum)
 
