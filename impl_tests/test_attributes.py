@@ -223,29 +223,52 @@ def test_attributes_that_require_grad_are_not_made_anew():
 
 
 @dataclass
-class Selected:
-    """A dataclass that computes attributes from a tensor and other values."""
+class Factored:
+    """A dataclass that computes an attribute from a tensor and a factor."""
 
     x: torch.Tensor
-    factor: torch.Tensor
+    factor: object
+
+    def __post_init__(self):
+        self.made = self.factor * self.x
+
+
+@dataclass
+class Selected:
+    """A dataclass that computes an attribute from a tensor and a tuple."""
+
+    x: torch.Tensor
     columns: tuple = (0, 1)
+
+    def __post_init__(self):
+        self.made = self.x[:, slice(*self.columns)]
+
+
+@dataclass
+class Kept:
+    """A dataclass that computes an attribute from a tensor and a flag."""
+
+    x: torch.Tensor
     keeps: bool = False
 
     def __post_init__(self):
-        self.part = self.x[:, slice(*self.columns)]
-        self.scaled = self.x if self.keeps else self.factor * self.x
+        self.made = self.x if self.keeps else -self.x
+
+
+OUTPUTS = {
+    "flag": Kept,
+    "tuple": Selected,
+    "number": lambda x: Factored(x, 3.0),
+    "scalar": lambda x: Factored(x, x.new_tensor(3.0)),
+}
 
 
 @pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 @pytest.mark.parametrize("count", [2, 3])
-def test_attributes_that_are_made_from_plain_values_are_joined(count):
-    def select(_, x):
-        return Selected(x, x.new_tensor(3.0))
-
-    found, expected = DataParallel(Calls(select), ["cpu"] * count)(ROWS), select(None, ROWS)
-    assert found.part.equal(expected.part)
-    assert found.scaled.equal(expected.scaled)
-    assert found.keeps == [False] * count
+@pytest.mark.parametrize("make", OUTPUTS.values(), ids=OUTPUTS)
+def test_attributes_that_are_made_from_items_without_rows_are_joined(make, count):
+    found = DataParallel(Calls(lambda _, x: make(x)), ["cpu"] * count)(ROWS)
+    assert found.made.equal(make(ROWS).made)
 
 
 class Halves(dict):
