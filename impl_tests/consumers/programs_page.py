@@ -14,6 +14,7 @@ __all__ = [
     "VERDICTS",
     "count_verdicts",
     "find_verdict",
+    "group_results",
     "read_results",
     "with_tables",
     "write_results",
@@ -31,11 +32,22 @@ _LIBRARIES = {"impl": ("cpu", "sim"), "torch.nn.parallel": ("reference",)}
 
 def read_results(path: Path) -> dict[str, Any]:
     """Return the results in a file, by name."""
-    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if isinstance(found, list):  # As `group_results` returns them.
+        found = dict(sorted((name, each) for each in found for name in each.pop("names")))
+    results: dict[str, Any] = found
     return results
 
 
-def write_results(path: Path, results: Mapping[str, Any]) -> None:
+def group_results(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each result once, with the names that have it."""
+    names: dict[str, list[str]] = {}
+    for name, each in sorted(results.items()):
+        names.setdefault(json.dumps(each), []).append(name)
+    return [{**json.loads(text), "names": each} for text, each in names.items()]
+
+
+def write_results(path: Path, results: Mapping[str, Any] | list[Any]) -> None:
     """Replace the results in a file, one line for each, and the tables of the page."""
     path.write_text(f"{documents.dump_entries(results)}\n", encoding="utf-8")
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

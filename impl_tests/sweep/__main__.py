@@ -10,7 +10,6 @@ Each architecture runs in a process of its own. Several commands may run at the 
 
 import fcntl
 import fnmatch
-import json
 import multiprocessing
 import os
 import resource
@@ -20,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from impl_tests.consumers.programs_page import write_results
+from impl_tests.consumers.programs_page import group_results, read_results, write_results
 from spec_tests import cuda_stand_ins, simulator
 from spec_tests.cuda_stand_ins import stub_libraries
 from spec_tests.reporting import documents
@@ -43,15 +42,12 @@ def _work(name: str, queue: Any) -> None:
     except Exception as error:
         queue.put({"error": f"{error}"[:400]})
         return
-    shapes = {
-        key: [*value.shape] if hasattr(value, "shape") else value for key, value in inputs.items()
-    }
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
     try:
-        queue.put({"inputs": shapes, **compare.judge(module, inputs)})
+        queue.put(compare.judge(module, inputs))
     except Exception as error:
-        queue.put({"inputs": shapes, "error": f"alone: {type(error).__name__}: {error}"[:400]})
+        queue.put({"error": f"alone: {type(error).__name__}: {error}"[:400]})
 
 
 def _run(name: str) -> dict[str, Any]:
@@ -72,10 +68,9 @@ def _update(result: dict[str, Any]) -> dict[str, Any]:
     """Add a result to the file, which other runs may change at the same time; return all."""
     with RESULTS.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        results = dict(sorted({**json.load(file), **result}.items()))
-        file.seek(0)
+        results = {**read_results(RESULTS), **result}
         file.truncate()
-        file.write(documents.dump_entries(results) + "\n")
+        file.write(documents.dump_entries(group_results(results)) + "\n")
     return results
 
 
@@ -96,7 +91,7 @@ def main(patterns: list[str]) -> None:
             result = _run(name)
             _update({name: result})
             print(name, *result.values(), flush=True)
-    write_results(RESULTS, _update({}))
+    write_results(RESULTS, group_results(_update({})))
 
 
 if __name__ == "__main__":
