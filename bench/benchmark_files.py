@@ -5,15 +5,13 @@ The published form is a JSON document:
 * ``report``: the target and a word for the machine,
 * ``machine``: processor, cores, versions, devices and threads,
 * ``runs``: date and commit of each run,
-* ``rows``: for each run and benchmark, and each library, the quartiles in seconds and the number
-  of rounds, the quartiles of the ratios (``pairs``) and the peak memory.
+* ``rows``: for each group of benchmarks, and each run and library, the quartiles in seconds and
+  the number of rounds, the quartiles of the ratios (``pairs``) and the peak memory.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -120,11 +118,11 @@ def publish(report: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     runs = [
         {key: value for key, value in run.items() if key != "benchmarks"} for run in data["runs"]
     ]
-    rows = [
-        {"run": place, "group": group, "benchmarks": [*map(_round_times, members)]}
-        for place, run in enumerate(data["runs"])
-        for group, members in groupby(run["benchmarks"], itemgetter("group"))
-    ]
+    rows: dict[str, list[list[Any]]] = {}
+    for place, run in enumerate(data["runs"]):
+        for each in run["benchmarks"]:
+            members = rows.setdefault(each["group"], [[] for _ in data["runs"]])
+            members[place].append(_round_times(each))
     return documents.dump(
         {"report": dict(report), "machine": data["machine"], "runs": runs, "rows": rows}
     )
@@ -154,9 +152,9 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return ``report`` of a published file, and the runs as `combine` returns them."""
     document = json.loads(path.read_text(encoding="utf-8"))
     runs = [{**run, "benchmarks": []} for run in document["runs"]]
-    for row in document["rows"]:
-        for each in row["benchmarks"]:
-            runs[row["run"]]["benchmarks"].append({"group": row["group"], **each})
+    for group, found in document["rows"].items():
+        for run, members in zip(runs, found, strict=True):
+            run["benchmarks"] += [{"group": group, **each} for each in members]
     return document["report"], {"machine": document["machine"], "runs": runs}
 
 

@@ -41,7 +41,7 @@ def test_published_benchmarks_have_one_row_each_and_no_samples(save_run, reports
     path = publish([save_run("a.json", make_benchmark_run())], folder=reports)
     text = path.read_text()
     assert "private" not in text
-    assert len(re.findall(r'^\{"run": 0, ', text, re.M)) == 1
+    assert len(re.findall(r'^"work": ', text, re.M)) == 1
     _, data = benchmark_files.read(path)
     (run,) = data["runs"]
     assert len(run["benchmarks"]) == 2
