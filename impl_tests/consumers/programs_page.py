@@ -84,14 +84,6 @@ def _results(folder: str) -> dict[str, Any]:
     return read_results(_HERE / folder / "results.json")
 
 
-def _consumer_rows(results: dict[str, Any]) -> Iterator[list[str]]:
-    for each in results.values():
-        losses = [f"{first:.7g} … {last:.7g}" for first, last in (each["reference"], each["impl"])]
-        difference = each["largest_difference"]
-        number = f"{difference:.0e}" if difference else "0"
-        yield [each["package"], each["description"], *losses, number]
-
-
 def _use_rows(results: dict[str, Any]) -> Iterator[list[str]]:
     for use, each in results.items():
         cells = [each[wrapper].replace("|", "\\|") for wrapper in ("cpu", "sim", "reference")]
@@ -153,7 +145,6 @@ def _shorten(names: Sequence[str]) -> str:
 _Rows = Callable[[dict[str, Any]], Iterator[list[str]]]
 #: For each beginning of a table: the folder of its results, and a function that yields its rows.
 _TABLES: Mapping[str, tuple[str, _Rows]] = {
-    "| package | what is trained |": ("consumers", _consumer_rows),
     "| package | use |": ("consumers/uses", _use_rows),
     "| library | verdict |": ("sweep", _verdict_rows),
     "| library | verdict of the head |": ("sweep", partial(_verdict_rows, heads=True)),
