@@ -46,6 +46,39 @@ def build_blocks(num_blocks: int, width: int = WIDTH) -> nn.Module:
     )
 
 
+def _small_cnn(norm: type[nn.Module] = nn.Identity) -> tuple[nn.Module, list[Tensor]]:
+    """Return a network of three convolutions, and 64 batches of four images."""
+    module = nn.Sequential(
+        *(nn.Conv2d(3, 16, 3, padding=1), norm(16), nn.ReLU()),
+        *(nn.Conv2d(16, 32, 3, padding=1), norm(32), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 32, 3, padding=1), norm(32), nn.ReLU()),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)),
+    )
+    return module, [torch.randn(4, 3, 32, 32) for _ in range(64)]
+
+
+def _encoder() -> tuple[nn.Module, list[Tensor]]:
+    layer = nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0, batch_first=True)
+    module = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+    return module, [torch.randn(4, 32, 128) for _ in range(64)]
+
+
+def _mlp() -> tuple[nn.Module, list[Tensor]]:
+    module = nn.Sequential(
+        *(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    )
+    return module, [torch.randn(64, 256) for _ in range(8)]
+
+
+#: Name -> a function that returns a module, and batches for it.
+EFFICIENCY_MODULES: dict[str, Callable[[], tuple[nn.Module, list[Tensor]]]] = {
+    "small CNN": _small_cnn,
+    "small CNN with batch norm": lambda: _small_cnn(nn.BatchNorm2d),
+    "encoder": _encoder,
+    "MLP": _mlp,
+}
+
+
 class ScaledSum(nn.Module):
     """A module that adds the tensors in a dict and multiplies the sum by its parameter."""
 
