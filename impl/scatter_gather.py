@@ -334,7 +334,7 @@ def _cat_replicas(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warni
     try:
         return _cat_leaf(leaf, device, dim, scalar_warning)
     except (IndexError, RuntimeError) as error:
-        if len({each.shape for each in leaf.tensors}) > 1:
+        if isinstance(error, IndexError) or len({each.shape for each in leaf.tensors}) > 1:
             shapes = [f"replica {i}: {list(each.shape)}" for i, each in enumerate(leaf.tensors)]
             error.add_note(f"Shapes of the outputs: {', '.join(shapes)}")
             error.add_note(

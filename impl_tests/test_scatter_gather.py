@@ -71,3 +71,9 @@ def test_sparse_and_strided_nested_outputs_are_refused_by_layout(kind):
     convert = torch.Tensor.to_sparse if kind == "sparse" else torch.nested.as_nested_tensor
     with pytest.raises(NotImplementedError, match=f"^{kind} outputs with the layout"):
         gather([convert(each) for each in outputs], "cpu")
+
+
+def test_a_note_names_the_shapes_of_outputs_without_the_dimension():
+    with pytest.raises(IndexError) as caught:
+        gather([torch.ones(2), torch.ones(2)], "cpu", dim=1)
+    assert caught.value.__notes__[0] == "Shapes of the outputs: replica 0: [2], replica 1: [2]"
