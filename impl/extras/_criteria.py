@@ -15,6 +15,10 @@ from .._torch_private import compiled_function, compiled_module, module_has_hook
 
 Criterion = Callable[[Any, Any], Tensor]
 
+#: The classes whose means are those of cross entropy. PyTorch has the last one from 2.13 on.
+_CROSS_ENTROPIES: list[Any] = [nn.CrossEntropyLoss, nn.NLLLoss]
+_CROSS_ENTROPIES += filter(None, [getattr(nn, "LinearCrossEntropyLoss", None)])
+
 
 class _Source(NamedTuple):
     """The module or function that computes a loss, without the objects that only call it."""
@@ -76,7 +80,7 @@ def counts_targets(criterion: Criterion) -> bool:
     function, keywords, modules = _find_source(criterion)
     if not isinstance(function, nn.Module):
         return function is functional.cross_entropy or function is functional.nll_loss
-    kinds = [kind for kind in (nn.CrossEntropyLoss, nn.NLLLoss) if isinstance(function, kind)]
+    kinds = [kind for kind in _CROSS_ENTROPIES if isinstance(function, kind)]
     return (
         any(type(function).forward is kind.forward for kind in kinds)
         and "forward" not in vars(function)
@@ -99,7 +103,8 @@ def losses_and_weights(criterion: Criterion, output: Any, target: Tensor) -> tup
     else:
         options = {**source.keywords, "size_average": None, "reduce": None, "reduction": "none"}
         function = partial(function, **options)
-    counted = target != source.option("ignore_index", -100)
+    ignored = source.option("ignore_index")
+    counted = target != (-100 if ignored is None else ignored)
     weight = source.option("weight")
     weights: Any = counted if weight is None else weight[target.where(counted, 0)] * counted
     return function(output, target), weights

@@ -35,9 +35,9 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
     how the losses are reduced: ``"none"`` concatenates them, ``"sum"`` adds them, and any other
     value averages them. The old ``size_average`` and ``reduce`` are read, too. All are read in
     each forward. Means are weighted by the rows of the chunks; those of ``nn.CrossEntropyLoss``,
-    ``nn.NLLLoss`` and their functions by the class weights of the targets that are not
-    ``ignore_index``. ``mean_over`` says how those of a criterion that is not PyTorch's are
-    weighted.
+    ``nn.LinearCrossEntropyLoss``, ``nn.NLLLoss`` and their functions by the class weights of the
+    targets that are not ``ignore_index``. ``mean_over`` says how those of a criterion that is not
+    PyTorch's are weighted.
 
     Args:
         module: The module.
@@ -121,7 +121,8 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
                 not returned one number, and the reduction is not ``"none"``; or it has, and the
                 reduction is ``"none"``. Or a mean cannot be weighted: the criterion is not
                 PyTorch's, and there is no ``mean_over``; the replicas have different numbers of
-                elements for each row, as for packed sequences; or a subclass overrides
+                elements for each row, as for packed sequences; the reduction is ``"batchmean"``
+                and the target is split along another dimension than 0; or a subclass overrides
                 :meth:`scatter` and no argument has a tensor.
             TypeError: The criterion has not returned a tensor.
             Exception: See :meth:`DataParallel.forward`.
@@ -156,11 +157,14 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         self, method: str | None, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
     ) -> Any:
         kwargs = kwargs or {}
-        is_mean = self._replicated_module().reduction() not in ("sum", "none")
+        reduction = self._replicated_module().reduction()
+        is_mean = reduction not in ("sum", "none")
         if is_mean and self._mean_over is None and not counts_targets(self.criterion):
             check_mean(self.criterion)
         count = _count_rows(inputs, kwargs, self.dim, len(self.device_ids))
         if count is not None:
+            if reduction == "batchmean" and self._mean_over is None:
+                _check_batchmean(kwargs["target"], self.dim)
             # `scatter` splits this tensor without elements as it splits the arguments.
             rows = torch.empty(count, 0, device=self.src_device_obj)
             kwargs = dict(kwargs, _rows=SplitAlong(rows, 0))
@@ -311,6 +315,21 @@ def _count_rows(inputs: Any, kwargs: Mapping[str, Any], dim: int, device_count: 
                 f"{format_path(leaf.path)} has {leaf.extent}"
             )
     return split[0].extent if split else None
+
+
+def _check_batchmean(target: Any, dim: int) -> None:
+    """Raise ValueError if rows are not in dimension 0, by whose size ``"batchmean"`` divides.
+
+    The output of a loss with this reduction has the shape of ``target``.
+    """
+    leaves = InputLeaves()
+    leaves.flatten(target, dim, "target")
+    dims = [leaf.dim % leaf.tensor.dim() for leaf in leaves.splits] or [dim]
+    if any(dims):
+        raise ValueError(
+            "the reduction 'batchmean' divides by the size of dim 0, and the rows are along dim "
+            f"{max(dims)}: use the reduction 'sum', and divide the loss"
+        )
 
 
 def _sum_over_targets(criterion: Criterion, output: Any, target: Tensor) -> _Part:

@@ -196,6 +196,11 @@ def with_old_options(reduction, **options):
     return partial(functional.cross_entropy, **options, **OLD[reduction])
 
 
+def with_layer(ignore_index, **options):
+    ignored = None if ignore_index == IGNORED else ignore_index
+    return nn.LinearCrossEntropyLoss(CLASSES, CLASSES, ignore_index=ignored, **options)
+
+
 #: Criteria that divide by the class weights of the targets that are not ignored.
 CROSS_ENTROPIES = {
     "cross entropy": nn.CrossEntropyLoss,
@@ -209,6 +214,8 @@ CROSS_ENTROPIES = {
     "function with old options": with_old_options,
     "method": lambda **options: nn.CrossEntropyLoss(**options).forward,
     "partial of a module": lambda **options: partial(nn.CrossEntropyLoss(**options)),
+    # PyTorch has it from 2.13 on.
+    "with a layer": with_layer if hasattr(nn, "LinearCrossEntropyLoss") else Subclass,
 }
 #: Criteria whose weights are not copied to the devices of replicas.
 UNWEIGHTED = [name for name in CROSS_ENTROPIES if name[:5] in ("funct", "metho", "parti")]
@@ -231,6 +238,7 @@ UNWEIGHTED = [name for name in CROSS_ENTROPIES if name[:5] in ("funct", "metho",
 @example([1, IGNORED, IGNORED, IGNORED, 2, 3, 4], ["cpu"] * 3, "function", False, IGNORED, "mean")
 @example([1, IGNORED, IGNORED, IGNORED, 2, 3, 4], ["cpu"] * 3, "method", False, IGNORED, "mean")
 @example([1, IGNORED, IGNORED, IGNORED, 2, 3, 4], ["cpu"] * 3, "held", True, IGNORED, "mean")
+@example([1, 2, IGNORED, IGNORED], 2, "with a layer", True, IGNORED, "mean")
 @example([1, 2, 3, 3], 2, "partial of a module", False, IGNORED, "sum")
 @example([1, 2, 3, 3], 2, "function with old options", False, IGNORED, "sum")
 @example([1, 2, 3, 3], 2, "function with old options", False, IGNORED, "none")
@@ -368,6 +376,23 @@ def test_rows_may_be_in_another_dimension(topology, reduction):
     criterion = nn.MSELoss(reduction=reduction)
     wrapper = impl.DataParallelWithLoss(nn.Identity(), criterion, topology.take(2), dim=1)
     checks.same(wrapper(x, target=x + 1), criterion(x, x + 1), tolerance=checks.LAYER)
+
+
+@pytest.mark.parametrize("dim", [1, -1])
+def test_batchmean_is_refused_if_rows_are_in_another_dimension(dim):
+    x = torch.rand(4, 4)
+    criterion = partial(functional.kl_div, reduction="batchmean")
+    refused = impl.DataParallelWithLoss(nn.Identity(), criterion, ["cpu"] * 2, dim=dim)
+    wrapper = impl.DataParallelWithLoss(nn.Identity(), criterion, ["cpu"] * 2)
+    for call, target in (
+        (refused, x),
+        (refused, impl.Whole(x)),
+        (wrapper, impl.SplitAlong(x, dim)),
+    ):
+        with pytest.raises(ValueError, match="'batchmean' divides by the size of dim 0"):
+            call(x, target=target)
+    same_dim = wrapper(x, target=impl.SplitAlong(x, -2))
+    checks.same(same_dim, criterion(x, x), tolerance=checks.LAYER)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
