@@ -181,22 +181,22 @@ def test_gradients_are_summed_after_no_sync(pool, batches):
 
 
 def list_collectives(wrap, is_training):
-    """Return the names of the collectives of a forward, and of its backward."""
+    """Return the collectives of a forward, and of its backward: names, and shapes of tensors."""
     wrapped = wrap(nn.Sequential(make_linear(), nn.BatchNorm1d(2).double()).train(is_training))
-    found = []
 
     def profiled():
-        return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        return torch.profiler.profile(activities=activities, record_shapes=True)
 
     with profiled() as forward, torch.set_grad_enabled(is_training):
         out = wrapped(make_rank_rows(4))
     with profiled() as backward:
         if is_training:
             out.sum().backward()
-    for profile in (forward, backward):
-        names = {event.name for event in profile.events() or []}
-        found.append(sorted(name for name in names if name.startswith("c10d::")))
-    return found
+    return [
+        sorted((each.name, each.input_shapes) for each in profile.events() or [])
+        for profile in (forward, backward)
+    ]
 
 
 @pytest.mark.parametrize("is_training", [False, True])
@@ -204,8 +204,12 @@ def list_collectives(wrap, is_training):
 def test_only_a_backward_sums_over_the_ranks(pool, size, is_training):
     """A broadcast of buffers in backward would change those that the graph has saved."""
     for forward, backward in pool.run(size, call_on_rank, list_collectives, is_training):
-        assert not [name for name in forward if "reduce" in name]
-        assert backward == ["c10d::allreduce_"] * is_training
+        assert not [name for name, _ in forward if "reduce" in name]
+        collectives = {name for name, _ in backward if name.startswith("c10d::")}
+        assert collectives == {"c10d::allreduce_"} if is_training else not collectives
+        # Ten gradients, and the use of each of four parameters and of a leaf without elements.
+        summed = [shapes for name, shapes in backward if name == "gloo:all_reduce"]
+        assert summed == [[[5]], [[10]]] * is_training
 
 
 def apply_dropout(wrap, ranks):

@@ -28,7 +28,6 @@ PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
 SUITE = (*PYTEST, "spec_tests", "--accelerator", "sim")
 _BENCHMARKS = (
     "bench/bench_data_parallel.py",
-    "bench/bench_distributed.py",
     "bench/bench_parallel_apply.py",
     "bench/bench_replicate.py",
     "bench/bench_scatter_gather.py",
