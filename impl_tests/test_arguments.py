@@ -133,33 +133,24 @@ def test_as_tensors_names_the_index_of_an_object_that_is_no_tensor():
 
 
 X = torch.ones(4, 2)
-#: Wrong values: the case, the changed arguments, the class of the error, and the argument in its
-#: note.
+#: Wrong values, besides objects of another kind: the case, the changed arguments, the class of the
+#: error, and the argument in its note.
 WRONG = [
-    ("scatter", {"target_gpus": 1}, TypeError, "target_gpus"),
     ("scatter", {"dim": 2}, IndexError, "inputs or dim"),
     ("scatter_kwargs", {"inputs": X, "kwargs": None}, RuntimeError, "inputs"),
-    ("gather", {"outputs": 1}, TypeError, "outputs"),
     ("gather", {"dim": np.ones(2), "scalar_warning": False}, TypeError, "dim"),
     ("gather", {"scalar_warning": X}, RuntimeError, "scalar_warning"),
     ("replicate", {"detach": X}, RuntimeError, "detach"),
-    ("replicate", {"network": 1}, AttributeError, "network"),
     ("replicate", {"with_parameters": X}, RuntimeError, "with_parameters"),
     ("parallel_apply", {"modules": {abs}}, TypeError, "modules"),
-    ("parallel_apply", {"inputs": 1}, TypeError, "inputs"),
     ("parallel_apply in turn", {"inputs": {0, 1}}, TypeError, "inputs, kwargs_tup or devices"),
     ("parallel_apply in turn", {"in_turn": X}, RuntimeError, "in_turn"),
-    ("DataParallel", {"device_ids": 1.5}, TypeError, "device_ids"),
     ("DataParallel", {"device_ids": []}, IndexError, "device_ids"),
     ("DataParallel", {"chunk_sizes": [1]}, ValueError, "chunk_sizes"),
     ("DataParallel", {"in_turn": X}, RuntimeError, "in_turn"),
     ("DataParallel", {"scalar_warning": X}, RuntimeError, "scalar_warning"),
     ("DataParallel", {"module_attributes": X}, RuntimeError, "module_attributes"),
     ("DataParallel.map", {"ordered": X}, RuntimeError, "ordered"),
-    ("comm.broadcast", {"devices": 1}, TypeError, "devices"),
-    ("comm.broadcast_coalesced", {"tensors": 5}, TypeError, "tensors"),
-    ("comm.scatter", {"chunk_sizes": 1}, TypeError, "chunk_sizes"),
-    ("comm.scatter", {"streams": 1}, RuntimeError, "streams"),
     ("functions.ReduceAddCoalesced", {"num_inputs": 0}, ValueError, "num_inputs"),
 ]
 
