@@ -89,8 +89,8 @@ def main(patterns: list[str]) -> None:
         chosen = any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
         if chosen or (not patterns and name not in _update({})):
             result = _run(name)
-            _update({name: result})
             print(name, *result.values(), flush=True)
+            _update({name: {} if "error" in result else result})  # reasons.json has the reason
     write_results(RESULTS, group_results(_update({})))
 
 
