@@ -8,7 +8,6 @@ import pytest
 
 from spec_tests.failure import Failure, shorten
 from spec_tests.machine import clauses, judge, register, verdicts
-from spec_tests.machine.target import REFERENCE
 from spec_tests.machine.verdicts import TestVerdict
 from spec_tests.reporting.evidence import causes_by_title
 
@@ -65,23 +64,16 @@ class Failures:
         self._commands = {**dict.fromkeys(names, run or repeat), **known}
         if known.keys() >= {*names}:
             return []
+        compared = register.compare_with_reference(names, failure)
         return [
             f"FAIL {', '.join(names)}  {report.nodeid}",
             *(f"  {self._statements.get(name, '')}" for name in names),
-            *self._compare_with_reference(names, failure),
+            *([f"  {compared}"] if compared else []),
             *(f"  | {shorten(line, MAX_LENGTH)}" for line in _lines(failure)),
             *([f"  program: {run}"] if run else []),
             f"  repeat: {repeat}",
             "",
         ]
-
-    def _compare_with_reference(self, names: Iterable[str], failure: Failure) -> list[str]:
-        """Return a line if torch.nn.parallel violates the clauses, too."""
-        if not self._violated >= {*names}:
-            return []
-        records = [each for each in register.of_reference() if {*names} & {*each.clauses}]
-        is_same = any(record.explains(failure) for record in records)
-        return [f"  {REFERENCE} violates it, too{'' if is_same else ', with another failure'}"]
 
     def _write_program(self, clause: str, text: str) -> str:
         """Write a program of a clause to a file, and return the command that runs it."""

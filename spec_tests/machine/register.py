@@ -10,7 +10,7 @@ records that have no ``versions`` of their own.
 import functools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -285,6 +285,25 @@ def violated_by_reference(torch: str | None = None) -> frozenset[str]:
         torch: The version of PyTorch; None for the installed one.
     """
     return frozenset(name for record in of_reference(torch) for name in record.clauses)
+
+
+def compare_with_reference(
+    names: Collection[str], failure: Failure | None, torch: str | None = None
+) -> str:
+    """Return a sentence if torch.nn.parallel violates the clauses ``names``; else an empty text.
+
+    Args:
+        names: The ids of the clauses that a failure violates.
+        failure: The failure; None for a run of an earlier suite.
+        torch: The version of PyTorch; None for the installed one.
+    """
+    if not violated_by_reference(torch).issuperset(names):
+        return ""
+    records = [each for each in of_reference(torch) if not {*names}.isdisjoint(each.clauses)]
+    if failure is None:
+        return f"{REFERENCE} violates it; this run does not say whether in the same way"
+    is_same = any(record.explains(failure) for record in records)
+    return f"{REFERENCE} violates it{', too' if is_same else ' in another way'}"
 
 
 def is_satisfied(text: str, installed: str | None = None) -> bool:

@@ -65,11 +65,20 @@ class Run:
         version = str(self.about.get("version", "")).partition("+")[0]
         return "" if version == self.release else version
 
+    def compare_with_reference(self, clause: str) -> str:
+        """Return a sentence if torch.nn.parallel violates a clause that the target violates."""
+        if self.about["target"] == REFERENCE:
+            return ""
+        found = self.evidence[clause].failure
+        return register.compare_with_reference([clause], found, str(self.about["torch"]))
+
     def repeat(self, clause: str) -> str:
-        """Return the command that runs the tests of one clause as this run did."""
-        command, separator, rest = str(self.about["command"]).partition(" -- ")
+        """Return the command that runs the test of a clause's failure as this run did."""
+        command, _, options = str(self.about["command"]).partition(" -- ")
         kept = re.sub(r" --clause=\S+", "", command)
-        return f"{kept} --clause={clause}{separator}{rest}"
+        test = self.evidence[clause].test.partition("[")[0].rpartition("::")[2]
+        separator = "--" if kept.startswith("parallel-conformance") else ""
+        return " ".join(filter(None, [kept, separator, options, "-k", test]))
 
     @property
     def release(self) -> str:

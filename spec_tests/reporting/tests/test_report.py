@@ -57,7 +57,7 @@ def test_page_shows_the_difference_the_call_and_the_command_of_a_failure(write_p
     assert clauses.load()[ONE].says in section
     assert f"call(&#39;{ONE}&#39;)" in section
     assert f"{ONE} differs" in section
-    assert f"parallel-conformance run theirs --accelerator=sim --clause={ONE}" in section
+    assert "parallel-conformance run theirs --accelerator=sim -- -k test_it" in section
 
 
 def test_page_lists_the_causes_of_failures_with_their_clauses(write_page, tmp_path):
@@ -79,13 +79,24 @@ def test_page_lists_the_causes_of_failures_with_their_clauses(write_page, tmp_pa
     assert first < place_of[ONE] < place_of[THREE] < second < place_of[TWO]
 
 
-def test_page_says_which_clauses_the_reference_violates_and_has_them_last(write_page, tmp_path):
-    too = "divergences.SG-4.scalars-are-copied"
-    page = write_page(samples.write_verdicts(tmp_path / "v.jsonl", {too: "fail", ONE: "fail"}))
-    assert "torch.nn.parallel violates it, too" in _section(page, f"v--{too}")
-    assert "torch.nn.parallel violates it, too" not in _section(page, f"v--{ONE}")
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [("RuntimeError: chunk expects at least a", ", too"), ("KeyError: x", " in another way")],
+)
+def test_page_says_which_clauses_the_reference_violates_and_has_them_last(
+    write_page, tmp_path, fact, words
+):
+    also = "divergences.SG-4.scalars-are-copied"
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {also: "fail", ONE: "fail"})
+    failure = Failure("error", (Fact("error", fact),), fact).to_json()
+    header, line, *lines = file.read_text().splitlines()
+    line = json.dumps(json.loads(line) | {"failure": failure})
+    file.write_text("\n".join([header, line, *lines]))
+    page = write_page(file)
+    assert f"torch.nn.parallel violates it{words}." in _section(page, f"v--{also}")
+    assert "torch.nn.parallel violates it" not in _section(page, f"v--{ONE}")
     text = page.read_text()
-    assert text.index(f'id="v--{ONE}"') < text.index(f'id="v--{too}"')
+    assert text.index(f'id="v--{ONE}"') < text.index(f'id="v--{also}"')
 
 
 def test_page_of_an_interrupted_run_says_how_many_clauses_have_a_verdict(
