@@ -32,6 +32,7 @@ exit status of run:
      the accelerator is not found, or the simulator cannot be built
   5  no test was selected
   6  no clause fails, but the target lacks names that its register does not declare
+  7  no clause fails, but --require-decided is given and a clause is not decided
 exit status of the other commands:
   doctor   1 if a requirement is not met
   clauses  1 if no clause has that name
@@ -166,6 +167,12 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, **arguments)
     _add_module_option(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="print the output of pytest")
+    parser.add_argument(
+        "--require-decided",
+        action="store_true",
+        help="end with status 7 if a clause about the target is not-run or not-offered, also if "
+        "the register declares it as lacking",
+    )
 
 
 def _add_doctor_options(parser: argparse.ArgumentParser) -> None:

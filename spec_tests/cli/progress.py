@@ -16,7 +16,7 @@ from typing import NoReturn
 import pytest
 
 from spec_tests.cli.failures import Failures, remove_programs
-from spec_tests.machine import hooks, options, verdicts
+from spec_tests.machine import clauses, hooks, options, verdicts
 from spec_tests.machine.verdicts import Recorder
 from spec_tests.strategies.supported_layers import pytest_report_header as layers
 
@@ -66,6 +66,16 @@ class RunMonitor:
         return self._log is not None and not {"fail", "not-offered"}.isdisjoint(
             self._log.verdicts.values()
         )
+
+    def undecided(self) -> list[str]:
+        """Return the clauses about the target that the run has not decided."""
+        found = self._log.verdicts if self._log is not None else {}
+        known = clauses.load()
+        return [
+            name
+            for name, verdict in found.items()
+            if verdict in ("not-run", "not-offered") and known[name].is_about_target
+        ]
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:

@@ -10,12 +10,13 @@ import pytest
 
 from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.failure import SUITE
-from spec_tests.machine import guards
+from spec_tests.machine import clauses, guards
 from spec_tests.machine.options import SHARED
 
 SETTINGS = Path(__file__).with_name("run.ini")
-#: The exit status if missing names of the target are the only errors.
-NOT_OFFERED = 6
+#: The exit status if missing names of the target are the only errors, and the one of
+#: ``--require-decided``.
+NOT_OFFERED, UNDECIDED = 6, 7
 #: The number of tests that may end their process before the run ends.
 MAX_RESTARTS = 1000
 
@@ -35,6 +36,10 @@ def run(options: argparse.Namespace) -> int:
         status = pytest.ExitCode.TESTS_FAILED
     if status == pytest.ExitCode.TESTS_FAILED and monitor.has_only_missing_names():
         return NOT_OFFERED
+    undecided = monitor.undecided() if options.require_decided else []
+    if status == pytest.ExitCode.OK and undecided:
+        print(f"--require-decided: {clauses.count(len(undecided))} not decided")
+        return UNDECIDED
     return status
 
 

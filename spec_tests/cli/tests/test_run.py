@@ -156,6 +156,16 @@ def test_a_worker_that_cannot_start_ends_the_run_with_one_line(command, tmp_path
     assert line == "ERROR: a worker process cannot start: RuntimeError: no device"
 
 
+def test_require_decided_fails_a_run_with_a_clause_that_was_not_run(command):
+    options = ["--accelerator=sim", "--device-ids=0", "--require-decided"]
+    clause = "--clause=comm.gather.current-device"
+    done = command("run", "torch.nn.parallel", *options, clause)
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert "--require-decided: 1 clause not decided" in done.stdout
+    done = command("run", "torch.nn.parallel", *options, "--clause=comm.gather.joined")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_run_without_a_test_says_so(command):
     done = command("run", "wrong", *ONE_CLAUSE, "--", "-k", "no_such_test", "-n0")
     assert done.returncode == 5, done.stdout + done.stderr
