@@ -18,7 +18,7 @@ from spec_tests.reporting.runs import REFERENCE, Run, load
 HERE = Path(__file__).parent
 PAGE = HERE / "CHANGES.md"
 SINCE = SUITE / "since.toml"
-#: The reason of clauses that failed tests do not decide, in runs that have no failures of them.
+#: The reason of clauses that failed tests do not decide, in published runs of an earlier suite.
 _NOT_DECIDED = "its tests fail in facts of other clauses"
 #: Clauses that the map of CUDA's names disturbs: texts with the device type or with an operator of
 #: PyTorch, and a function that tests replace. Older releases have no verdict for them. All other

@@ -47,8 +47,6 @@ class Failures:
             The lines that describe the failure; none if it is not the first one of its clauses.
         """
         tests = [test for test in verdicts.tests_of(report) if test.verdict == "fail"]
-        if not tests:  # The clauses that --clause selects are not decided.
-            return []
         names = [test.clause or "no clause" for test in tests]  # A worker ended in a setup.
         failure = tests[0].failure
         assert failure is not None
@@ -57,7 +55,8 @@ class Failures:
             return []
         self._causes |= causes
         function = judge.without_parameters(report.nodeid)
-        repeat = self._format_command(names[0], function.rpartition("::")[2])
+        own = verdicts.property_of(report, verdicts.CLAUSE) or names[0]
+        repeat = self._format_command(own, function.rpartition("::")[2])
         program = dict(report.user_properties).get(verdicts.PROGRAM)
         run = self._write_program(names[0], str(program)) if program is not None else None
         known = self._commands

@@ -91,6 +91,7 @@ def test_gather_fills_and_returns_the_output(target, baselines, topology, call):
 
 
 @clause("comm.gather.out-versions")
+@clause("comm.gather.out-filled")
 @pytest.mark.parametrize("count", [1, 2, 3], ids="chunks={}".format)
 def test_gather_increases_the_output_version_by_one_per_chunk(target, topology, count):
     chunks = [counting((2, 3), torch.float32, device) for device in topology.take(count)]

@@ -46,6 +46,11 @@ BASES: Mapping[str, str] = {
 }
 #: The chapters about a single function, or about a class and its function.
 _OF_ONE = ("replicate", "parallel_apply", "data_parallel")
+#: The second words of the ids about one function of another chapter.
+_FUNCTIONS = (
+    *("scatter", "broadcast", "broadcast-coalesced", "reduce-add", "reduce-add-coalesced"),
+    *("gather", "scatter_kwargs"),
+)
 #: Matches the id of a clause: two or more words, separated by dots.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _Test = TypeVar("_Test", bound=Callable[..., Any])
@@ -65,7 +70,7 @@ class Clause:
         seen: Links to public threads about back ends that violate the clause, or names of such
             back ends.
         facts: The facts that the clause is about, such as ``strides``, ``gradient`` (all facts
-            about gradients) or ``input: values``; see `attribution`.
+            about gradients) or ``input: values``; see `judge.violated_by`.
         folder: The folder with the clause, if it is a chapter of the suite.
     """
 
@@ -89,6 +94,12 @@ class Clause:
         """The first words of the id, up to the function; the first one if the chapter has one."""
         words = self.id.split(".")
         return ".".join(words[: 1 if words[0] in _OF_ONE else 2])
+
+    @property
+    def is_of_several(self) -> bool:
+        """Whether the clause is about several functions of its chapter together."""
+        first, second, *_ = self.id.split(".")
+        return first not in (*_OF_ONE, "divergences") and second not in _FUNCTIONS
 
     @property
     def is_about_target(self) -> bool:

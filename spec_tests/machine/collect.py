@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spec_tests.failure import SUITE
-from spec_tests.machine import clauses, guards, input_files, judge, probes, register
+from spec_tests.machine import clauses, guards, input_files, judge, probes, register, verdicts
 from spec_tests.machine.hooks import capabilities_of, register_of, topology_of
 
 _SELECTED = pytest.StashKey[frozenset[str]]()
@@ -165,7 +165,9 @@ def check_clauses_of(item: pytest.Item, known_clauses: Mapping[str, clauses.Clau
     if absent:
         raise pytest.UsageError(f"{item.nodeid}: its file does not contain the id {min(absent)}")
     selected = selected_clauses(item.config) or names
-    item.user_properties.extend(("clause", name) for name in names if name in selected)
+    item.user_properties.extend(
+        (verdicts.CLAUSE if name in selected else verdicts.UNSELECTED, name) for name in names
+    )
     return set(names)
 
 

@@ -230,10 +230,7 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any
         ended = replace(TIME_IS_UP, text=f"{TIME_IS_UP.text}: {stack}")
     report.longrepr = ended.text
     report.user_properties += found
-    verdicts.add_failure(report, ended)
-    if known := verdicts.property_of(report, str(ended.facts[0])):
-        report.outcome = "skipped"
-        report.wasxfail = f"known: {known}"
+    judge.add_failure(report, ended, verdicts.property_of(report, str(ended.facts[0])))
     # pytest-xdist does not count this failure for -x and --maxfail.
     sched.config.pluginmanager.get_plugin("dsession")._handlefailures(report)
 

@@ -1,5 +1,8 @@
 """Makes verdicts: an exception becomes a `Failure`, and a failure with a register a verdict.
 
+A failure fails the clauses that `violated_by` returns. It does not decide the other clauses of its
+test.
+
 A test that uses a name that the target lacks is *not-offered*. If ``lacks`` of the register
 declares the name, it is no error. A test that uses a feature or operator that the devices lack is
 *not-run*, unless the target itself uses it. A failure whose facts a record expects is *known*.
@@ -8,7 +11,7 @@ declares the name, it is no error. A test that uses a feature or operator that t
 import functools
 import re
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +21,9 @@ from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
 
 from spec_tests import failure
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import attribution, clauses, programs, verdicts
+from spec_tests.machine import clauses, programs, verdicts
 from spec_tests.machine.capabilities import skip_missing
+from spec_tests.machine.clauses import Clause
 from spec_tests.machine.options import options_for_test, target_of
 from spec_tests.machine.register import Divergence
 from spec_tests.machine.target import missing_name, name_in
@@ -243,8 +247,7 @@ def _find_failure(
             names = " and ".join(record.name for record in records)
             text = f"{names} names this test, but the test passes: remove the test from the record"
             report.outcome, report.longrepr = "failed", text
-            stale = Failure("stale-record", (Fact("register", "stale"),), text)
-            verdicts.add_failure(report, stale)
+            return Failure("stale-record", (Fact("register", "stale"),), text)
         return None
     missing = missing_name(error)
     if missing is not None:
@@ -266,20 +269,64 @@ def _judge(
     """Compare a failure with the records of its test, and add it to the report."""
     records = item.stash.get(_RECORDS, [])
     known = next((record for record in records if record.explains(found)), None)
-    if known is not None:
-        report.outcome = "skipped"
-        report.wasxfail = f"known: {known.id}"
-    elif records and found.kind != "not-offered":
+    if known is None and records and found.kind not in ("not-offered", "stale-record"):
         names = " and ".join(record.name for record in records)
         expected = " or ".join(repr(fact) for record in records for fact in record.expects)
         text = f"{names} expects {expected}, but the failure is {', '.join(found.expected)}"
         report.longrepr = f"{report.longrepr}\n\n{text}"
         found = replace(found, text=f"{found.text}\n{text}")
-    of_test = clauses.clauses_of_test(item)
-    failing = attribution.failed_by(found.facts, of_test, clauses.load())
+    add_failure(report, found, known.id if known else "")
+    if found.kind != "stale-record":
+        programs.add(item, call, report, found, options_for_test(item.config))
+
+
+def add_failure(report: pytest.TestReport, found: Failure, record: str = "") -> None:
+    """Add a failure and the clauses that it fails to the report of a test.
+
+    Args:
+        report: The report, with the clauses of the test.
+        found: The failure.
+        record: The id of the record that expects the failure, if there is one.
+    """
+    if record:
+        report.outcome = "skipped"
+        report.wasxfail = f"known: {record}"
+    failing = violated_by(found, verdicts.clauses_in(report), clauses.load())
     report.user_properties += [(verdicts.FAILS, each) for each in failing]
-    verdicts.add_failure(report, found)
-    programs.add(item, call, report, found, options_for_test(item.config))
+    report.user_properties.append((verdicts.FAILURE, found.dumps()))
+
+
+def violated_by(
+    found: Failure, names: Sequence[str], known_clauses: Mapping[str, Clause]
+) -> list[str]:
+    """Return the clauses that a failure of a test violates.
+
+    A fact violates the clauses of the test that are about it; if there are none, the first clause
+    of the same function that is about it, or of several functions of the chapter; or else the
+    first clause of the test.
+
+    Args:
+        found: The failure.
+        names: The clauses of the test.
+        known_clauses: The clauses by id.
+    """
+    failing = (each for fact in found.facts for each in _about(fact, names, known_clauses))
+    return list(dict.fromkeys(failing)) or [*names[:1]]
+
+
+def _about(fact: Fact, names: Sequence[str], known_clauses: Mapping[str, Clause]) -> Sequence[str]:
+    own = [name for name in names if known_clauses[name].is_about(fact)]
+    if own or not names:
+        return own
+    first = known_clauses[names[0]]
+    about = [
+        each
+        for each in known_clauses.values()
+        if each.chapter == first.chapter and each.is_about(fact)
+    ]
+    of_function = [each.id for each in about if each.function == first.function]
+    of_several = [each.id for each in about if each.is_of_several]
+    return (of_function or of_several or names)[:1]
 
 
 def _describe(item: pytest.Item, error: BaseException) -> Failure:

@@ -2,8 +2,9 @@
 
 The verdicts are fail, not-offered, known, pass and not-run. *not-offered* means that the target
 lacks a name that the test uses, *known* that the failure is a recorded divergence. The verdict of
-a clause is the worst verdict of its tests, in the order above, unless `settle` finds that the
-failed tests do not decide the clause.
+a clause is the worst verdict of its tests, in the order above. A failed test that does not decide
+one of its clauses, because its facts are those of others, is *not-run* for this clause; if no
+test fails the clause, the clause is *not-run*, although other tests pass.
 
 A file of verdicts has one JSON object on each line. The first line holds ``run``: the metadata of
 the run, with the number of its tests in ``collected``. Each other line has the fields of a
@@ -15,25 +16,30 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 import pytest
 
 from spec_tests.failure import Failure
-from spec_tests.machine import attribution, clauses, input_files, register
+from spec_tests.machine import clauses, input_files, register
 from spec_tests.machine.target import REFERENCE
 
 #: All verdicts, worst first.
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 #: The format of a file of verdicts. Other formats are refused.
 FORMAT = 2
-#: Keys in the report of a test: the JSON of its failure, the missing name that the register
-#: declares, the program that repeats the failure, and a clause that the test fails.
+#: The verdicts of a clause with failed tests that do not decide it, among the others.
+_UNDECIDED = "undecided"
+_WORST_FIRST = ("fail", "not-offered", "known", _UNDECIDED, "pass", "not-run")
+#: The beginning of the reason of a clause that its failed test does not decide.
+_IN_FACTS = "its tests fail in facts of"
+#: Keys in the report of a test: its clauses that the run selects and the others, the JSON of its
+#: failure, the missing name that the register declares, the program that repeats the failure, and
+#: a clause that the failure fails.
+CLAUSE, UNSELECTED = "clause", "clause that is not selected"
 FAILURE, DECLARED, PROGRAM, FAILS = "failure", "declared", "program", "fails"
-#: The beginning of the reason of a clause that its failed tests do not decide.
-_AS = "its tests fail as those of"
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
 #: The conclusion about a run that violates only clauses that torch.nn.parallel violates, too.
@@ -64,6 +70,16 @@ class TestVerdict:
     reason: str = ""
     declared: str = ""
     failure: Failure | None = None
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the test fails, but does not decide the clause."""
+        return self.verdict == "not-run" and self.failure is not None
+
+    @property
+    def rank(self) -> int:
+        """The place among the verdicts for one clause, the worst first."""
+        return _WORST_FIRST.index(_UNDECIDED if self.is_undecided else self.verdict)
 
     @property
     def fails_run(self) -> bool:
@@ -109,25 +125,26 @@ def property_of(report: pytest.TestReport, name: str) -> str:
     return next(iter(_properties(report, name)), "")
 
 
-def add_failure(report: pytest.TestReport, found: Failure) -> None:
-    """Add a failure to the report of a test, which a worker sends as text."""
-    report.user_properties.append((FAILURE, found.dumps()))
-
-
 def failure_of(report: pytest.TestReport) -> Failure | None:
     """Return the failure in the report of a test, if it has one."""
     text = property_of(report, FAILURE)
     return input_files.convert(json.loads(text), Failure, "the report") if text else None
 
 
-def _properties(report: pytest.TestReport, name: str) -> list[str]:
-    return [str(value) for key, value in report.user_properties if key == name]
+def clauses_in(report: pytest.TestReport) -> list[str]:
+    """Return the clauses of the test of a report, also those that the run does not select."""
+    return _properties(report, CLAUSE, UNSELECTED)
+
+
+def _properties(report: pytest.TestReport, *names: str) -> list[str]:
+    return [str(value) for key, value in report.user_properties if key in names]
 
 
 def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
-    """Return the verdict of a test for each of its clauses; an empty list without a verdict.
+    """Return the verdict of a test for each clause; an empty list without a verdict.
 
-    Clauses that a failed test does not decide are not-run: other tests may decide them.
+    A failed test has the verdict for the clauses that its failure fails, also if the run does not
+    select them, and is *not-run* for its other clauses.
     """
     verdict = verdict_of(report)
     if verdict is None:
@@ -141,12 +158,15 @@ def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
     ):  # An error outside the tests, as in a plugin of pytest.
         found = Failure("error", (), report.longreprtext)
     fields: dict[str, Any] = {"reason": reason, "declared": property_of(report, DECLARED)}
-    fails = _properties(report, FAILS)
+    own = _properties(report, CLAUSE)
+    fails = _properties(report, FAILS) or own or [""]
+    others = [name for name in own if name not in fails]
     return [
-        TestVerdict(report.nodeid, "not-run", name, f"{_AS} {fails[0]}", failure=found)
-        if fails and name not in fails
-        else TestVerdict(report.nodeid, verdict, name, failure=found, **fields)  # type: ignore[arg-type]
-        for name in _properties(report, "clause") or [""]
+        *(TestVerdict(report.nodeid, verdict, name, failure=found, **fields) for name in fails),  # type: ignore[arg-type]
+        *(
+            TestVerdict(report.nodeid, "not-run", name, f"{_IN_FACTS} {fails[0]}", "", found)
+            for name in others
+        ),
     ]
 
 
@@ -213,37 +233,13 @@ def _to_test(line: Mapping[str, Any], source: str) -> TestVerdict:
     return test
 
 
-def settle(tests: Iterable[TestVerdict]) -> list[TestVerdict]:
-    """Return the tests of a run. Those of a clause that its failures do not decide are *not-run*.
-
-    The failures show the faults that fail other clauses; see `attribution.undecided`. The tests
-    of the clause that passed do not decide it, either.
-    """
-    tests = list(tests)
-    failed: dict[str, list[TestVerdict]] = {}
-    for test in tests:
-        if test.verdict == "fail" and test.failure and test.failure.kind != "stale-record":
-            failed.setdefault(test.test, []).append(test)
-    explained = attribution.undecided(
-        (same[0].failure.facts, [test.clause for test in same])
-        for same in failed.values()
-        if same[0].failure
-    )
-    return [
-        replace(test, verdict="not-run", reason=f"{_AS} {explained[test.clause]}")
-        if test.verdict in ("fail", "pass") and test.clause in explained
-        else test
-        for test in tests
-    ]
-
-
 @dataclass(frozen=True)
 class Evidence:
     """The verdict of one clause in one run, with its evidence. A passing clause has none.
 
     Args:
         verdict: The verdict of the clause: the worst verdict of its tests.
-        reason: Why the clause is not offered, was not run, or is not decided by its failed tests.
+        reason: Why the clause is not offered or was not run, or the clause that its tests fail.
         failure: The failure, also of a clause that is *not-run* because its failed tests do not
             decide it; None for a run of an earlier suite.
         test: A test with the verdict of the clause, if possible one with a smallest failing call.
@@ -260,29 +256,29 @@ class Evidence:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether tests of the clause fail, as those of another clause that fails."""
+        """Whether tests of the clause fail, but only in facts of other clauses."""
         return self.verdict == "not-run" and self.failure is not None
 
 
 def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
     """Return the verdict of each clause with its evidence, from the tests of a run."""
-    tests = settle(tests)
-    verdict_of = by_clause(tests)
-    same: dict[str, list[TestVerdict]] = {}
+    found: dict[str, list[TestVerdict]] = {}
     for test in tests:
-        if verdict_of.get(test.clause) == test.verdict:
-            same.setdefault(test.clause, []).append(test)
-    return {name: _make_evidence(same[name]) for name in verdict_of}
+        if test.clause:
+            found.setdefault(test.clause, []).append(test)
+    return {name: _make_evidence(found[name]) for name in sorted(found)}
 
 
 def _make_evidence(tests: Sequence[TestVerdict]) -> Evidence:
-    """Return the evidence of tests of one clause with one verdict."""
-    if tests[0].verdict == "pass":
+    """Return the evidence of the tests of one clause."""
+    rank = min(test.rank for test in tests)
+    same = [test for test in tests if test.rank == rank]
+    if same[0].verdict == "pass":
         return Evidence("pass")
     first = min(
-        tests, key=lambda test: (bool(test.declared), not test.failure, not _has_call(test))
+        same, key=lambda test: (bool(test.declared), not test.failure, not _has_call(test))
     )
-    others = len(tests) - 1
+    others = len(same) - 1
     if first.verdict == "not-offered":
         reason = first.failure.text if first.failure else first.reason
         return Evidence(first.verdict, reason, None, first.test, others, first.declared)
@@ -294,17 +290,8 @@ def _has_call(test: TestVerdict) -> bool:
 
 
 def by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
-    """Return the verdict of each clause: the worst verdict of its tests in `settle`."""
-    found: dict[str, str] = {}
-    for test in settle(tests):
-        if test.clause:
-            found[test.clause] = worse_verdict(found.get(test.clause), test.verdict)
-    return dict(sorted(found.items()))
-
-
-def worse_verdict(first: str | None, second: str) -> str:
-    """Return the worse of two verdicts, the earlier one in `VERDICTS`. ``first`` may be None."""
-    return min(first or second, second, key=VERDICTS.index)
+    """Return the verdict of each clause: the worst verdict of its tests."""
+    return {name: each.verdict for name, each in find_evidence(tests).items()}
 
 
 def summary(
@@ -339,7 +326,7 @@ def summary(
         failed = undecided + sum(each.verdict == "fail" for each in found.values())
         lines.append(
             f"{undecided} of {clauses.count(failed)} with failed tests are not-run: their tests "
-            "fail as those of other clauses"
+            "fail in facts of other clauses"
         )
     return [*lines, *filter(None, (claim(verdict_of, suite, torch), explain(verdict_of)))]
 
@@ -436,7 +423,6 @@ class Recorder:
     Attributes:
         resumed_tests: The tests of the interrupted run that this run resumes.
         tests: Those tests, and the tests of this run so far.
-        verdicts: The worst verdict so far of each clause.
         collected: The number of tests of this run.
     """
 
@@ -449,8 +435,10 @@ class Recorder:
     ) -> None:
         self._path = None if jsonl is None else Path(jsonl)
         self.resumed_tests = read(self._path) if resume and self._path is not None else []
-        self.tests = [*self.resumed_tests]
-        self.verdicts = by_clause(self.tests)
+        self.tests: list[TestVerdict] = []
+        self._worst: dict[str, TestVerdict] = {}
+        for test in self.resumed_tests:
+            self._add(test)
         self.collected = 0
         self._metadata = metadata
         self._file: TextIO | None = None
@@ -473,9 +461,18 @@ class Recorder:
                     self._file = self._open_file(self._path)
                 self._file.write(test.dumps() + "\n")
                 self._file.flush()
-            self.tests.append(test)
-            if name := test.clause:
-                self.verdicts[name] = worse_verdict(self.verdicts.get(name), test.verdict)
+            self._add(test)
+
+    def _add(self, test: TestVerdict) -> None:
+        self.tests.append(test)
+        if test.clause:
+            worst = self._worst.setdefault(test.clause, test)
+            self._worst[test.clause] = min(worst, test, key=lambda each: each.rank)
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdict so far of each clause."""
+        return {name: test.verdict for name, test in self._worst.items()}
 
     def _open_file(self, path: Path) -> TextIO:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ The machine `sim` is the simulator, with the version of Python if it is not the 
 
 | verdict | meaning |
 | --- | --- |
-| fail | a test of the clause fails, and not only in facts of other clauses |
+| fail | a test fails in facts that violate the clause |
 | not-offered | the implementation lacks a name that a test of the clause uses |
 | known | tests fail as the register of the implementation records |
 | pass | all tests pass that were run |

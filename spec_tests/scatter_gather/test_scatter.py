@@ -11,7 +11,7 @@ from spec_tests.checks.nested_values import storage_id
 from spec_tests.checks.outcome import cotangent
 from spec_tests.checks.refusals import refused
 from spec_tests.machine import capabilities, hooks
-from spec_tests.machine.clauses import clause
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
@@ -82,9 +82,13 @@ def test_inputs_other_than_a_bare_tensor_are_scattered_to_a_list(target, topolog
     checks.same(type(call.run(target, call.inputs(topology))), list, call, place="class")
 
 
-@clause("scatter_gather.scatter.devices-in-order")
-@clause("scatter_gather.scatter.device-spellings")
-@pytest.mark.parametrize("spelling", ["device", "ordinal", "text"])
+@cases(
+    "spelling",
+    {
+        "scatter_gather.scatter.devices-in-order": ["device"],
+        "scatter_gather.scatter.device-spellings": ["ordinal", "text"],
+    },
+)
 @given(slots=device_slots())
 def test_chunks_are_in_the_order_of_ordinals_strings_or_torch_devices(
     target, topology, spelling, slots

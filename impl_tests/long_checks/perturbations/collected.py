@@ -64,7 +64,9 @@ class CollectedTests:
             if report.failed:
                 print(report.longreprtext, flush=True)
         tests = [test for report in reports for test in verdicts.tests_of(report)]
-        return {test.clause for test in tests if test.fails_run}
+        failed = {test.clause for test in tests if test.fails_run}
+        # The test has noticed the perturbation also if another clause is about its facts.
+        return failed | {*clauses.clauses_of_test(item)[:1]} if failed else failed
 
 
 class _Plugin:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spec_tests import failure
 from spec_tests.cli import diff
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import attribution, clauses, input_files, judge, verdicts
+from spec_tests.machine import clauses, input_files, judge, verdicts
 from spec_tests.machine.verdicts import TestVerdict
 from spec_tests.reporting import runs
 from spec_tests.reporting.tests import samples
@@ -104,47 +104,29 @@ def test_only_errors_are_one_cause_in_several_parts_of_the_specification(kind, c
     assert len({found.group(name) for name in names}) == count
 
 
-def _clause(name, *facts):
-    return clauses.Clause(name, "says", "law", facts=facts)
-
-
 #: Clauses by id, with the facts that they are about.
 FACTS = {
-    "comm.b.first": (),
-    "comm.b.values": ("values",),
-    "comm.b.strides": ("strides",),
-    "comm.b.gradient": ("gradient",),
-    "comm.b.last": (),
-    "comm.c.other": (),
-    "comm.order.host": (),
+    "comm.scatter.first": (),
+    "comm.scatter.values": ("output: values",),
+    "comm.scatter.strides": ("strides",),
+    "comm.scatter.gradient": ("gradient",),
+    "comm.gather.other": (),
+    "comm.order.host": ("race",),
+    "functions.gather.first": (),
 }
 VALUES, STRIDES, DEVICE = (Fact("output", each) for each in ("values", "strides", "device"))
-ZERO = Fact("gradient", "values (zero)")
+ZERO, RACE = Fact("gradient", "values (zero)"), Fact("memory", "race")
 #: For each case: the clauses of a test, the facts that differ, and the clauses that fail.
 OF_TEST = {
-    "named": ("first strides", [STRIDES], "strides"),
-    "with-a-detail": ("first values", [Fact("output", "values (zero)")], "values"),
-    "place": ("first gradient", [Fact("gradient", "dtype")], "gradient"),
-    "several": ("first values gradient", [ZERO, VALUES], "values gradient"),
-    "of-no-clause": ("first values", [DEVICE], "first"),
-    "none": ("first values", [], "first"),
-}
-#: For each case: the facts in which a test of each clause fails, and the clauses that fail.
-OF_RUN = {
-    "the-first": ({"b.first": [DEVICE], "b.last": [DEVICE]}, "b.first"),
-    "the-one-that-names-it": ({"b.first": [STRIDES], "b.strides": [STRIDES]}, "b.strides"),
-    "all-that-name-it": ({"b.values": [ZERO], "b.gradient": [ZERO]}, "b.values b.gradient"),
-    "another-fact": ({"b.first": [DEVICE], "b.last": [DEVICE, VALUES]}, "b.first b.last"),
-    "other-facts": ({"b.gradient": [DEVICE], "b.strides": [STRIDES]}, "b.strides"),
-    "other-facts-alone": ({"b.gradient": [DEVICE], "b.first": [VALUES]}, "b.gradient b.first"),
-    "without-facts": ({"b.first": [], "b.last": []}, "b.first b.last"),
-    "other-function": ({"b.first": [DEVICE], "c.other": [DEVICE]}, "b.first c.other"),
-    "composed": ({"c.other": [STRIDES], "order.host": [DEVICE]}, "c.other order.host"),
-    "composed-of-the-one-that-names-it": (
-        {"b.strides": [STRIDES], "order.host": [DEVICE]},
-        "b.strides",
-    ),
-    "of-several-functions": ({"c.other": [DEVICE], "order.host": [DEVICE]}, "c.other"),
+    "named": ("scatter.first scatter.strides", [STRIDES], "scatter.strides"),
+    "with-a-detail": ("scatter.values", [Fact("output", "values (zero)")], "scatter.values"),
+    "several": ("scatter.first", [ZERO, VALUES], "scatter.gradient scatter.values"),
+    "of-no-clause": ("scatter.first scatter.values", [DEVICE], "scatter.first"),
+    "without-facts": ("scatter.first scatter.values", [], "scatter.first"),
+    "of-the-function": ("scatter.first", [STRIDES, DEVICE], "scatter.strides scatter.first"),
+    "of-another-function": ("gather.other", [STRIDES], "gather.other"),
+    "of-several-functions": ("gather.other", [RACE], "order.host"),
+    "its-own-before-the-function": ("scatter.gradient", [ZERO], "scatter.gradient"),
 }
 
 
@@ -159,46 +141,40 @@ def known(monkeypatch):
 
 
 @pytest.mark.parametrize(("of_test", "facts", "failing"), OF_TEST.values(), ids=OF_TEST)
-def test_a_failed_test_fails_the_clauses_about_its_facts(known, of_test, facts, failing):
-    names = [f"comm.b.{name}" for name in of_test.split()]
-    found = attribution.failed_by(facts, names, known)
-    assert {*found} == {f"comm.b.{name}" for name in failing.split()}
+def test_a_failure_violates_the_clauses_about_its_facts(known, of_test, facts, failing):
+    names = [f"comm.{name}" for name in of_test.split()]
+    found = judge.violated_by(Failure("differs", tuple(facts), ""), names, known)
+    assert found == [f"comm.{name}" for name in failing.split()]
 
 
-@pytest.mark.parametrize(("facts", "failing"), OF_RUN.values(), ids=OF_RUN)
-def test_a_fact_of_several_clauses_fails_the_one_that_it_is_about(known, facts, failing):
-    tests = [
-        TestVerdict(f"test_{name}", "fail", f"comm.{name}", failure=Failure("differs", each, ""))
-        for name, each in facts.items()
-    ]
-    assert verdicts.by_clause(tests) == {
-        f"comm.{name}": "fail" if name in failing.split() else "not-run" for name in sorted(facts)
-    }
+def test_facts_of_another_chapter_are_not_about_a_test(known):
+    found = judge.violated_by(Failure("race", (RACE,), ""), ["functions.gather.first"], known)
+    assert found == ["functions.gather.first"]
 
 
-def test_a_failed_clause_that_others_explain_does_not_pass(known, tmp_path):
-    failed = Failure("differs", (DEVICE,), "output is on sim:0")
-    tests = [
-        TestVerdict("one", "fail", "comm.b.first", failure=failed),
-        TestVerdict("two", "fail", "comm.b.last", failure=failed),
-        TestVerdict("three", "pass", "comm.b.last"),
-    ]
-    names = ("comm.b.first", "comm.b.last")
+def _report(names, failure):
+    """Return the report of a failed test of the clauses ``names``."""
+    properties = [(verdicts.CLAUSE, name) for name in names]
+    report = pytest.TestReport(
+        "test_it.py::test_it", ("", 0, ""), {}, "failed", "", "call", user_properties=properties
+    )
+    judge.add_failure(report, failure)
+    return report
+
+
+def test_the_other_clauses_of_a_failed_test_are_not_decided(known, tmp_path):
+    names = ("comm.scatter.first", "comm.scatter.values")
+    failed = Failure("differs", (STRIDES,), "other strides")
+    tests = verdicts.tests_of(_report(names, failed))
+    tests.append(TestVerdict("another", "pass", "comm.scatter.first"))
     old = samples.write_verdicts(tmp_path / "old.jsonl", dict.fromkeys(names, "pass"))
     new = samples.write_verdicts(tmp_path / "new.jsonl", {})
     new.write_text(new.read_text() + "\n".join(test.dumps() for test in tests))
     for path in (new, samples.publish_file(new, tmp_path)):
         found = runs.read(path)[1]
-        assert found["comm.b.last"].reason == "its tests fail as those of comm.b.first"
+        assert found["comm.scatter.first"].reason.endswith("comm.scatter.strides")
         assert diff.changes(runs.read(old)[1], found) == [
-            ("regression", "comm.b.first", "pass", "fail"),
-            ("regression", "comm.b.last", "pass", "not-run"),
+            ("regression", "comm.scatter.first", "pass", "not-run"),
+            ("regression", "comm.scatter.values", "pass", "not-run"),
+            ("appeared", "comm.scatter.strides", "not-run", "fail"),
         ]
-
-
-def test_a_stale_record_explains_no_other_one(known):
-    stale = Failure("stale-record", (Fact("register", "stale"),), "")
-    tests = [
-        TestVerdict(name, "fail", f"comm.b.{name}", failure=stale) for name in ("first", "last")
-    ]
-    assert {*verdicts.by_clause(tests).values()} == {"fail"}
