@@ -163,13 +163,6 @@ def _path(run: str, node_id: str) -> Path:
 
 
 _KEY = "usage_error"
-_ERROR = pytest.StashKey[str]()
-#: The clauses of the tests that run, by node id: pairs from the reports of their setup.
-_properties: dict[str, list[tuple[str, object]]] = {}
-#: The workers that have collected tests.
-_started: set[str] = set()
-#: The id of the run, of which the workers know.
-_run: list[str] = []
 
 
 @contextmanager
@@ -185,76 +178,89 @@ def sent_to_controller(config: pytest.Config, items: list[pytest.Item]) -> Itera
         items.clear()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_node_collection_finished(node: Any) -> None:
-    """Store that a worker has started."""
-    _started.add(node.gateway.id)
+class Workers:
+    """The plugin of a process that may start workers: errors of workers, tests that end one."""
+
+    def __init__(self) -> None:
+        self._error = ""
+        #: For each test that runs, the pairs in the report of its setup: its clauses.
+        self._properties: dict[str, list[tuple[str, object]]] = {}
+        self._started: set[str] = set()
+        #: The id of the run, of which the workers know.
+        self._run = ""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any) -> None:
+        """Store that a worker has started."""
+        self._started.add(node.gateway.id)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object | None) -> None:
+        """Store the usage error of a worker. End the run if a worker cannot start.
+
+        pytest-xdist would replace the worker again and again.
+        """
+        self._run = node.workerinput["testrunuid"]
+        usage_error = getattr(node, "workeroutput", {}).get(_KEY)
+        if usage_error is not None:
+            self._error = usage_error
+        elif error is not None and node.gateway.id not in self._started:
+            # The first error of a traceback is the cause of the others.
+            reason = re.search(r"^[\w.]+: .+$", f"{error}", re.MULTILINE)
+            self._error = f"a worker process cannot start: {reason[0] if reason else error}"
+            pytest.exit("the run ends", pytest.ExitCode.USAGE_ERROR)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Store the properties of a test after its setup; the test may end the process."""
+        if report.when == "setup":
+            self._properties[report.nodeid] = report.user_properties
+        elif report.when == "teardown":
+            self._properties.pop(report.nodeid, None)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(
+        self, crashitem: str, report: pytest.TestReport, sched: Any
+    ) -> None:
+        """Add the clauses of the test to the report of pytest-xdist, and a text for users.
+
+        If a record of the register expects the failure, the report is that of an expected failure.
+        """
+        ended = PROCESS_ENDED
+        if stack := pop_stack(self._run, crashitem):
+            ended = replace(TIME_IS_UP, text=f"{TIME_IS_UP.text}: {stack}")
+        report.longrepr = ended.text
+        report.user_properties += self._properties.get(crashitem, [])
+        judge.add_failure(report, ended, verdicts.property_of(report, str(ended.facts[0])))
+        # pytest-xdist does not count this failure for -x and --maxfail.
+        sched.config.pluginmanager.get_plugin("dsession")._handlefailures(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Set the exit status of a usage error if a worker has sent one."""
+        if self._error:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the usage error of a worker."""
+        if self._error:
+            terminalreporter.write_line(f"ERROR: {self._error}")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: object | None) -> None:
-    """Store the usage error of a worker. End the run if a worker cannot start.
-
-    pytest-xdist would replace the worker again and again.
-    """
-    _run[:] = [node.workerinput["testrunuid"]]
-    usage_error = getattr(node, "workeroutput", {}).get(_KEY)
-    if usage_error is not None:
-        node.config.stash[_ERROR] = usage_error
-    elif error is not None and node.gateway.id not in _started:
-        # The first error of a traceback is the cause of the others.
-        reason = re.search(r"^[\w.]+: .+$", f"{error}", re.MULTILINE)
-        text = f"a worker process cannot start: {reason[0] if reason else error}"
-        node.config.stash[_ERROR] = text
-        pytest.exit("the run ends", pytest.ExitCode.USAGE_ERROR)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Store the properties of a test after its setup; the test may end the process."""
-    if report.when == "setup":
-        _properties[report.nodeid] = report.user_properties
-    elif report.when == "teardown":
-        _properties.pop(report.nodeid, None)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any) -> None:
-    """Add the clauses of the test to the report of pytest-xdist, and a text for users.
-
-    If a record of the register expects the failure, the report is that of an expected failure.
-    """
-    found = _properties.get(crashitem, [])
-    ended = PROCESS_ENDED
-    if stack := pop_stack(_run[0], crashitem):
-        ended = replace(TIME_IS_UP, text=f"{TIME_IS_UP.text}: {stack}")
-    report.longrepr = ended.text
-    report.user_properties += found
-    judge.add_failure(report, ended, verdicts.property_of(report, str(ended.facts[0])))
-    # pytest-xdist does not count this failure for -x and --maxfail.
-    sched.config.pluginmanager.get_plugin("dsession")._handlefailures(report)
+def pytest_configure(config: pytest.Config) -> None:
+    """Register `Workers`, except in a worker."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Workers(), "workers")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Set the exit status of a usage error if a worker has sent one."""
-    if hasattr(session.config, "workerinput"):
-        # A signal has ended the controller. It has printed the verdicts so far.
+    """Print no warning in a worker if a signal has ended the controller."""
+    if hasattr(session.config, "workerinput"):  # The controller has printed the verdicts so far.
         warnings.filterwarnings(
             "ignore", r"(?s).*OSError: cannot send", PluggyTeardownRaisedWarning
         )
-    if _ERROR in session.config.stash:
-        session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End a worker that has sent all reports."""
     if hasattr(config, "workerinput"):
         end_soon(0)
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Print the usage error of a worker."""
-    if _ERROR in config.stash:
-        terminalreporter.write_line(f"ERROR: {config.stash[_ERROR]}")

@@ -6,10 +6,10 @@ from importlib import metadata
 import pytest
 
 from spec_tests.machine import clauses, judge, register
+from spec_tests.machine.target import Target
 from spec_tests.machine.tests.fixtures import ROOT
-from spec_tests.machine.tests.small_suite import RECORD, TWO_TESTS
+from spec_tests.machine.tests.small_suite import CLAUSES, RECORD, TWO_TESTS
 
-pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
 REGISTERS = sorted(register.FOLDER.rglob("*.toml"))
 
@@ -48,37 +48,25 @@ LACKING = {
         "fail  a.one",
     ),
 }
+#: For each case: what its test asserts, the fact and the versions of its record, the verdict, and
+#: a text that is printed.
+JUDGED = {
+    "as_recorded": ("False", "assert: False", "torch>=2.11", "known", ""),
+    "passes": ("True", "assert: False", "torch>=2.11", "fail", "X-1 names this test, but the te"),
+    "other_kind": ("False", "error: KeyError: x", "torch>=2.11", "fail", "expects 'error: KeyErr"),
+    "error": ("1 / 0", "error: ZeroDivisionError: division", "torch>=2.11", "known", ""),
+    "other_error": ("1 / 0", "error: ZeroDivisionError: mod", "torch>=2.11", "fail", "but the fa"),
+    "other_version": ("True", "assert: False", "torch<2", "pass", ""),
+    "missing_name": (MISSING_NAME, f"not offered: {NAME}", "torch>=2.11", "known", ""),
+}
 WITHOUT_VERSIONS = record().replace('versions = "torch>=2.11"\n', "")
 INHERITS = 'inherits = "base"\n'
-REPAIRED = f'{INHERITS}repaired = ["test_it.py::test_one"]'
-#: For each case: what the test of the clause asserts, the register, the verdict, and a line of the
-#: output. The register `base` has the default record.
-JUDGED = {
-    "fails-as-recorded": ("False", record(), "known", ""),
-    "passes": ("True", record(), "fail", "X-1 names this test, but the test passes"),
-    "other-kind": (
-        "False",
-        record("error: KeyError: x"),
-        "fail",
-        "X-1 expects 'error: Key",
-    ),
-    "error": ("1 / 0", record("error: ZeroDivisionError: division"), "known", ""),
-    "other-error": (
-        "1 / 0",
-        record("error: ZeroDivisionError: mod"),
-        "fail",
-        "but the failure is",
-    ),
-    "other-version-passes": ("True", record(versions="torch<2"), "pass", ""),
-    "other-versions-of-all-records": (
-        "True",
-        f'versions = "torch<2"\n{WITHOUT_VERSIONS}',
-        "pass",
-        "",
-    ),
-    "inherited-fails": ("False", INHERITS, "known", ""),
-    "repaired-passes": ("True", REPAIRED, "pass", ""),
-    "missing-name-as-recorded": (MISSING_NAME, record(f"not offered: {NAME}"), "known", ""),
+#: For each case: a register that may inherit the default record as `base`, and the tests of the
+#: records that apply.
+LOADED = {
+    "versions-of-all-records": (f'versions = "torch<2"\n{WITHOUT_VERSIONS}', []),
+    "inherited": (INHERITS, ["test_it.py::test_one"]),
+    "repaired": (f'{INHERITS}repaired = ["test_it.py::test_one"]', []),
 }
 #: For each case: a register, and the error that refuses it.
 REFUSED = {
@@ -86,9 +74,17 @@ REFUSED = {
         record().replace("a.one", "a.onne"),
         "divergence X-1: no clause has the name a.onne; did you mean a.one?",
     ),
+    "unknown-test": (
+        record(test="test_three"),
+        "divergence X-1 names a test that does not exist: test_it.py::test_three; `parallel-conf",
+    ),
     "unknown-parameter": (
         record(test="test_one[2]"),
         "divergence X-1 names a test that does not exist: test_it.py::test_one[2]; remove it ",
+    ),
+    "unknown-package": (
+        record(versions="no-such-package>=1"),
+        "versions 'no-such-package>=1': no-such-package is not installed",
     ),
     "no-tests": (
         record().replace('"test_it.py::test_one"', ""),
@@ -120,38 +116,59 @@ REFUSED = {
 
 @pytest.fixture
 def run_with_register(run_suite, pytester):
-    """Return a function that runs tests with a register, and reads the verdicts by clause."""
+    """Return a function that runs tests with a register, and reads the verdicts by test."""
 
     def run(body, text, *options):
-        pytester.path.joinpath("base.toml").write_text(record())
         pytester.path.joinpath("own.toml").write_text(text)
         path = pytester.path / "verdicts.jsonl"
         options = ("--divergences=own.toml", f"--verdicts={path}", *options)
         result = run_suite(body, *options)
         lines = path.read_text().splitlines() if path.exists() else [""]
-        verdicts = [json.loads(line) for line in lines[1:]]
-        return result, {each["clause"]: each["verdict"] for each in verdicts if "clause" in each}
+        found = [json.loads(line) for line in lines[1:]]
+        return result, {each["test"].partition("::")[2]: each["verdict"] for each in found}
 
     return run
 
 
-@pytest.mark.parametrize("case", JUDGED)
-def test_a_test_with_a_record_has_the_verdict(run_with_register, case):
-    one, text, verdict, printed = JUDGED[case]
-    result, found = run_with_register(TWO_TESTS.format(one=one, two="pass"), text)
-    assert found == {"a.one": verdict, "a.two": "pass"}
-    assert (result.ret == pytest.ExitCode.OK) == (verdict in ("pass", "known"))
-    assert printed in result.stdout.str()
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Write the small suite and the register ``base``; return their folder."""
+    (tmp_path / "test_it.py").write_text(PASSING)
+    (tmp_path / "clauses.toml").write_text(CLAUSES)
+    (tmp_path / "base.toml").write_text(record())
+    monkeypatch.setattr(register, "FOLDER", tmp_path)
+    return tmp_path
 
 
-@pytest.mark.parametrize("workers", [[], ["-n1"]], ids=["one-process", "worker"])
-def test_recorded_selects_the_clauses_of_the_register(run_with_register, workers):
+def test_a_test_with_a_record_has_the_verdict(run_with_register):
+    test = '@clause("a.one")\ndef test_{}(target): assert {}\n'
+    body = "".join(test.format(name, expression) for name, (expression, *_) in JUDGED.items())
+    body += '@clause("a.two")\ndef test_two(target): pass\n'
+    records = (record(*each[1:3], test=f"test_{name}") for name, each in JUDGED.items())
+    result, found = run_with_register(body, "".join(records))
+    expected = {f"test_{name}": verdict for name, (*_, verdict, _) in JUDGED.items()}
+    assert found == {**expected, "test_two": "pass"}
+    assert result.ret == FAILED
+    for *_, printed in JUDGED.values():
+        assert printed in result.stdout.str()
+
+
+@pytest.mark.parametrize("case", LOADED)
+def test_records_that_apply_are_own_and_inherited_ones(folder, case):
+    text, expected = LOADED[case]
+    (folder / "own.toml").write_text(text)
+    records = register.load(folder / "own.toml")
+    assert [test for each in records if each.applies for test in each.tests] == expected
+
+
+def test_recorded_selects_the_clauses_of_the_register(run_with_register):
     body = TWO_TESTS.format(one="False", two="pass")
-    result, found = run_with_register(body, record(), "--recorded", *workers)
-    assert found == {"a.one": "known"}
+    result, found = run_with_register(body, record(), "--recorded", "-n1")
+    assert found == {"test_one": "known"}
     assert result.ret == OK
 
 
+@pytest.mark.slow
 def test_recorded_needs_a_register(run_suite):
     result = run_suite(PASSING, "--recorded")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -159,44 +176,42 @@ def test_recorded_needs_a_register(run_suite):
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_wrong_register_is_refused_with_its_name(run_with_register, case):
+def test_a_wrong_register_is_refused_with_its_name(folder, case):
     text, error = REFUSED[case]
-    result, _ = run_with_register(PASSING, text)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert f"own.toml: {error}" in result.stderr.str()
+    path = folder / "own.toml"
+    path.write_text(text)
+    with pytest.raises((pytest.UsageError, ValueError)) as caught:
+        _check(path, folder)
+    assert error in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        (
-            record(test="test_three"),
-            "X-1 names a test that does not exist*test_three; `parallel-conformance draft --div",
-        ),
-        (
-            record(versions="no-such-package>=1"),
-            "versions 'no-such-package>=1': no-such-package is not installed",
-        ),
-    ],
-    ids=["no-such-test", "no-such-package"],
-)
-@pytest.mark.parametrize("options", [[], ["--clause=a.one"]], ids=["all", "one-clause"])
-def test_a_record_of_a_missing_test_or_package_is_refused(run_with_register, text, error, options):
-    result, found = run_with_register(PASSING, text, *options)
+def _check(path, folder):
+    """Check a register as a run on impl does."""
+    records = register.load(path, clauses.load(folder / "clauses.toml"))
+    register.require_expects(records)
+    assert all(record.applies for record in records)
+    judge.expect([], records, folder, whole=True)
+    register.require_missing(register.load_lacks(path), Target("impl"), path)
+
+
+@pytest.mark.slow
+def test_a_run_with_a_wrong_register_prints_one_error(run_with_register):
+    result, found = run_with_register(PASSING, record(test="test_three"), "--clause=a.one")
     assert not found
-    result.stderr.fnmatch_lines(f"*{error}*")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines("*own.toml: divergence X-1 names a test that does not exist*")
 
 
-@pytest.mark.parametrize(
-    ("fact", "verdict"),
-    [("process: ended", "known"), ("error: RuntimeError: other", "fail")],
-)
-def test_a_record_may_expect_that_a_test_ends_its_process(run_with_register, fact, verdict):
-    body = TWO_TESTS.format(one="__import__('os').abort()", two="pass")
-    _, found = run_with_register(body, record(fact), "-n1")
-    assert found == {"a.one": verdict, "a.two": "pass"}
+def test_a_record_may_expect_that_a_test_ends_its_process(run_with_register):
+    test = '@clause("a.{0}")\ndef test_{0}(target): __import__("os").abort()\n'
+    body = "".join(map(test.format, ("one", "two")))
+    facts = {"test_one": "process: ended", "test_two": "error: RuntimeError: other"}
+    text = "".join(record(fact, test=name) for name, fact in facts.items())
+    _, found = run_with_register(body, text, "-n1")
+    assert found == {"test_one": "known", "test_two": "fail"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", LACKING)
 def test_a_run_judges_tests_of_the_declared_names(run_with_register, case):
     body, names, options, status, printed = LACKING[case]
@@ -205,12 +220,13 @@ def test_a_run_judges_tests_of_the_declared_names(run_with_register, case):
     assert printed in result.stdout.str()
 
 
-def test_declarations_are_not_inherited_from_another_register(run_with_register, pytester):
-    pytester.path.joinpath("other.toml").write_text(f'lacks = ["{NAME}"]')
-    result, _ = run_with_register(ONE_MISSING, 'inherits = "other"')
-    assert result.ret == FAILED
+def test_declarations_are_not_inherited_from_another_register(folder):
+    (folder / "other.toml").write_text(f'lacks = ["{NAME}"]')
+    (folder / "own.toml").write_text('inherits = "other"')
+    assert register.load_lacks(folder / "own.toml") == []
 
 
+@pytest.mark.slow
 def test_a_resumed_run_lists_clauses_declared_in_the_former_run(run_with_register):
     lacks = f'lacks = ["{NAME}"]'
     assert run_with_register(ONE_MISSING, lacks)[0].ret == OK
