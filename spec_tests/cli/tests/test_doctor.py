@@ -8,8 +8,6 @@ from spec_tests.cli import doctor
 from spec_tests.cli.main import main
 from spec_tests.machine.devices import MODULES
 
-pytestmark = pytest.mark.slow
-
 
 def test_doctor_finds_nothing_missing_in_the_test_environment(capsys):
     assert main(["doctor"]) == 0
@@ -25,6 +23,7 @@ def test_doctor_names_missing_modules_and_the_remedy(monkeypatch, capsys):
     assert "missing: no_such_name\nremedy: pip install" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "remedy"),
     [
@@ -40,6 +39,7 @@ def test_doctor_names_what_the_simulator_lacks(monkeypatch, tmp_path, capsys, na
     assert remedy in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["../up", "broken"])
 def test_doctor_names_the_error_of_a_back_end_that_cannot_be_imported(
     monkeypatch, tmp_path, capsys, module
@@ -67,6 +67,7 @@ def _doctor_output(capsys):
     return capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "line"),
     [

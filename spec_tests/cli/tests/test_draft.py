@@ -11,8 +11,6 @@ from spec_tests.cli.main import main
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine.verdicts import TestVerdict
 
-pytestmark = pytest.mark.slow
-
 
 def verdict(name, fact=None, *, clause="comm.scatter.slices", kind="differs"):
     """Return the verdict of a test, which fails with a fact or passes."""

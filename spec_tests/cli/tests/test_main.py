@@ -4,8 +4,6 @@ import pytest
 
 from spec_tests.cli.main import main
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize(
     "arguments", ["", "no_such_name", "run", "run impl -k x", "doctor -- -n 2"]

@@ -20,8 +20,6 @@ from spec_tests.machine import judge, verdicts
 from spec_tests.machine.tests.fixtures import ROOT
 from spec_tests.machine.verdicts import PROGRAM
 
-pytestmark = pytest.mark.slow
-
 #: The module ``comm`` of a package whose scatter never returns, and ignores KeyboardInterrupt.
 HANGING_COMM = """
 import time
@@ -177,6 +175,7 @@ def start_command(arguments, folder, search_path):
     )
 
 
+@pytest.mark.slow
 def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
     (tmp_path / "comm.py").write_text(HANGING_COMM)
     run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
@@ -195,6 +194,7 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_the_first_failure_ends_a_run_with_x_also_if_a_test_ends_its_process(tmp_path):
     (tmp_path / "comm.py").write_text("import os\ndef scatter(*args, **kwargs): os._exit(1)\n")
     run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
@@ -205,6 +205,7 @@ def test_the_first_failure_ends_a_run_with_x_also_if_a_test_ends_its_process(tmp
     assert re.search(r"^stopped: \d+ of \d+ tests were not run$", output, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_prints_no_traceback(tmp_path):
     process = start_command(["clauses"], tmp_path, str(ROOT))
     assert process.stdout.readline()
@@ -212,6 +213,7 @@ def test_a_closed_pipe_prints_no_traceback(tmp_path):
     assert process.wait(timeout=60) == -signal.SIGPIPE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "number"),
     [(["-n", "2"], signal.SIGINT), ([], signal.SIGTERM)],

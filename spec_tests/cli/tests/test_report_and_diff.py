@@ -10,8 +10,6 @@ from spec_tests.cli.main import main
 from spec_tests.machine import verdicts
 from spec_tests.reporting.tests import samples
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def saved_runs(tmp_path, monkeypatch):

@@ -13,8 +13,6 @@ import pytest
 from spec_tests.machine import clauses, register, verdicts
 from spec_tests.machine.tests.fixtures import ROOT
 
-pytestmark = pytest.mark.slow
-
 ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
 #: pytest-benchmark writes a folder of its own.
 PYTEST = ("pytest", "-p", "spec_tests", "-p", "no:benchmark")
@@ -41,7 +39,8 @@ def test_a_failure_is_printed_in_at_most_eleven_lines(command):
     assert done.returncode == 1, done.stdout + done.stderr
     lines = done.stdout[done.stdout.index("FAIL") :].split("\n\n")[0].splitlines()
     assert len(lines) <= 11
-    assert lines[0].startswith("FAIL comm.scatter.slices  spec_tests/comm/test_scatter.py::")
+    names = "comm.scatter.slices, comm.scatter.own-device-views"
+    assert lines[0].startswith(f"FAIL {names}  spec_tests/comm/test_scatter.py::")
     assert clauses.load()["comm.scatter.slices"].says in lines[1]
     assert any("comm.scatter(tensor=" in line for line in lines)
     assert any("expected" in line for line in lines)
@@ -53,6 +52,7 @@ def test_a_failure_is_printed_in_at_most_eleven_lines(command):
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_command_after_repeat_runs_the_test_again(command):
     first = command("run", "wrong", *ONE_CLAUSE, "--verdicts=a.jsonl", "--", "-x", "-qx")
     resuming = ("--resume", "-x", "-n", "0", "-k", "test_", "--maxfail=3")
@@ -68,6 +68,7 @@ def test_the_command_after_repeat_runs_the_test_again(command):
         assert line in repeated.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "written"),
     [
@@ -88,6 +89,7 @@ def test_a_run_writes_only_programs_into_the_current_folder(tmp_path, command, w
     assert files == {"wrong.py", *written}
 
 
+@pytest.mark.slow
 def test_verbose_prints_the_output_of_pytest(command):
     done = command("run", "wrong", *ONE_CLAUSE, "-v")
     assert done.returncode == 1
@@ -95,6 +97,7 @@ def test_verbose_prints_the_output_of_pytest(command):
     assert "repeat:" not in done.stdout
 
 
+@pytest.mark.slow
 def test_verdicts_are_saved_and_reported(command, tmp_path):
     done = command("run", "torch.nn.parallel", *ONE_CLAUSE, "--verdicts", "all.jsonl")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -109,6 +112,7 @@ def test_verdicts_are_saved_and_reported(command, tmp_path):
     assert "comm.scatter.slices" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     assert command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl").returncode == 1
     resumed = command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl", "--resume")
@@ -132,6 +136,7 @@ def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     assert "known  comm.scatter.slices" in done.stdout
 
 
+@pytest.mark.slow
 def test_run_imports_a_back_end_that_torch_loads_by_itself_and_repeats_the_option(
     command, tmp_path
 ):
@@ -146,6 +151,7 @@ def test_run_imports_a_back_end_that_torch_loads_by_itself_and_repeats_the_optio
     assert "--clause=comm.scatter.slices -- -pbackend -k " in done.stdout
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_start_ends_the_run_with_one_line(command, tmp_path, monkeypatch):
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # This test may run in a worker.
     text = "import os\nif 'PYTEST_XDIST_WORKER' in os.environ: raise RuntimeError('no device')"
@@ -156,6 +162,7 @@ def test_a_worker_that_cannot_start_ends_the_run_with_one_line(command, tmp_path
     assert line == "ERROR: a worker process cannot start: RuntimeError: no device"
 
 
+@pytest.mark.slow
 def test_require_decided_fails_a_run_with_a_clause_that_was_not_run(command):
     options = ["--accelerator=sim", "--device-ids=0", "--require-decided"]
     clause = "--clause=comm.gather.current-device"
@@ -166,12 +173,14 @@ def test_require_decided_fails_a_run_with_a_clause_that_was_not_run(command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_without_a_test_says_so(command):
     done = command("run", "wrong", *ONE_CLAUSE, "--", "-k", "no_such_test", "-n0")
     assert done.returncode == 5, done.stdout + done.stderr
     assert "no test was selected" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_build_the_simulator_prints_the_remedy(command, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CXX", "no-such-c++")

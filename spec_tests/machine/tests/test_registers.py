@@ -163,7 +163,7 @@ def test_records_that_apply_are_own_and_inherited_ones(folder, case):
 
 def test_recorded_selects_the_clauses_of_the_register(run_with_register):
     body = TWO_TESTS.format(one="False", two="pass")
-    result, found = run_with_register(body, record(), "--recorded", "-n1")
+    result, found = run_with_register(body, record(), "--recorded")
     assert found == {"test_one": "known"}
     assert result.ret == OK
 

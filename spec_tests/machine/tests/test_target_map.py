@@ -6,8 +6,6 @@ import pytest
 
 from spec_tests.machine.target import PARTS, NotOffered, Target, load_map
 
-pytestmark = pytest.mark.slow
-
 #: Functions with other names than in torch.nn.parallel. Two have a bug: they reverse the chunks.
 VENDOR = """
 from torch.nn.parallel import comm
@@ -47,6 +45,7 @@ def run(run_command, vendor):
     return lambda *clauses: run_command(*command, *(f"--clause={name}" for name in clauses))
 
 
+@pytest.mark.slow
 def test_verdicts_describe_the_mapped_functions(run):
     done = run(*VERDICTS)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -56,11 +55,13 @@ def test_verdicts_describe_the_mapped_functions(run):
     assert "--target-map=map.toml --clause=" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_with_missing_names_but_no_failures_has_exit_status_6(run):
     done = run("comm.broadcast.copies", "comm.reduce-add.sum")
     assert done.returncode == 6, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_warnings_during_the_import_of_the_target_fail_no_test(run, vendor):
     module = vendor / "vendor" / "functions.py"
     module.write_text(f"import warnings\nwarnings.warn('an old package', UserWarning)\n{VENDOR}")
@@ -118,6 +119,7 @@ def run_package(write_package, run_command):
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "target", "text"),
     [
@@ -145,12 +147,14 @@ def test_a_target_that_cannot_be_imported_ends_the_run(run_package, files, targe
     assert done.stdout == "importing PyTorch ...\n"
 
 
+@pytest.mark.slow
 def test_a_mapped_name_is_a_part(run_package):
     place = "--target-map=comm.scatter=torch.nn.parallel.comm:scatter"
     done = run_package({"other": ""}, place)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_mapped_module_with_an_error_ends_the_run(run_package):
     done = run_package({"other": "b = = 2"}, "--target-map=comm=mine.other")
     assert done.returncode == 4, done.stdout + done.stderr

@@ -8,7 +8,6 @@ import torch
 from spec_tests.machine import clauses
 from spec_tests.machine.tests.small_suite import RECORD, TWO_TESTS
 
-pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
 
 
@@ -18,6 +17,7 @@ def read_verdicts(path):
     return tests
 
 
+@pytest.mark.slow
 def test_the_first_line_of_the_verdicts_describes_the_run(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
     clause = "--clause=a.one"
@@ -118,6 +118,7 @@ KILL_RUN = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2], ids="workers={}".format)
 def test_resume_runs_the_tests_that_a_killed_run_did_not_finish(run_suite, pytester, workers):
     path = pytester.path / "verdicts.jsonl"
@@ -134,6 +135,7 @@ def test_resume_runs_the_tests_that_a_killed_run_did_not_finish(run_suite, pytes
     assert [line["verdict"] for line in read_verdicts(path)] == ["fail", "pass"]
 
 
+@pytest.mark.slow
 def test_verdicts_have_the_reason_or_the_failure(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
     body = TWO_TESTS.format(one="1 == 2", two="raise KeyError('first\\nsecond')")
