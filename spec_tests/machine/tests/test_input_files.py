@@ -121,17 +121,15 @@ def test_register_inherits_only_another_register_of_the_suite(tmp_path, monkeypa
     assert "the suite has no other register" in find_refusal(register.load, path)
 
 
-OPTIONS = ["--divergences=page.html", "--target-map=page.html", "--verdicts=page.html"]
-
-
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize(
+    "options", [["--target-map=page.html"], ["--verdicts=page.html", "--resume"]], ids=" ".join
+)
 def test_run_with_a_file_of_html_prints_one_line_and_exits_with_status_4(
-    tmp_path, run_command, option
+    tmp_path, run_command, options
 ):
     (tmp_path / "page.html").write_text("<html><script>alert(1)</script></html>")
-    resume = ["--", "--resume"] if "verdicts" in option else []
     arguments = ["run", "torch.nn.parallel", "--accelerator=sim", "--clause=comm.scatter.slices"]
-    done = run_command(*arguments, option, *resume)
+    done = run_command(*arguments, *options)
     assert done.returncode == 4, done.stdout + done.stderr
     (line,) = filter(None, done.stderr.splitlines())
     assert line.startswith("ERROR: page.html")

@@ -1,10 +1,11 @@
 """Targets with other or missing names (``--target-map``), or that cannot be imported."""
 
+import sys
 from fnmatch import fnmatch
 
 import pytest
 
-from spec_tests.machine.target import PARTS, NotOffered, Target, load_map
+from spec_tests.machine.target import PARTS, NotOffered, Target, load_map, require_target
 
 #: Functions with other names than in torch.nn.parallel. Two have a bug: they reverse the chunks.
 VENDOR = """
@@ -107,19 +108,6 @@ def test_a_target_map_with_an_unknown_name_is_refused(vendor, option, text):
         load_map([option], PARTS)
 
 
-@pytest.fixture
-def run_package(write_package, run_command):
-    """Return a function that writes the modules of a package ``mine`` and runs a clause on it."""
-
-    def call(files, *options, target="mine"):
-        write_package("mine", **files)
-        clause = "--clause=comm.scatter.slices"
-        return run_command("run", target, "--accelerator=sim", clause, *options)
-
-    return call
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "target", "text"),
     [
@@ -139,23 +127,28 @@ def run_package(write_package, run_command):
         ({"comm": ""}, "other.part", "cannot be imported: ModuleNotFoundError: *'other'*"),
     ],
 )
-def test_a_target_that_cannot_be_imported_ends_the_run(run_package, files, target, text):
-    done = run_package(files, target=target)
+def test_a_target_that_cannot_be_imported_is_refused(
+    write_package, tmp_path, monkeypatch, files, target, text
+):
+    write_package("mine", **files)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(pytest.UsageError) as caught:
+        require_target(target, [])
+    assert fnmatch(str(caught.value), f"the target {target} {text}")
+    for name in [each for each in sys.modules if each.partition(".")[0] == "mine"]:
+        del sys.modules[name]
+
+
+@pytest.mark.slow
+def test_a_mapped_name_is_a_part_and_a_mapped_module_with_an_error_ends_the_run(
+    write_package, run_command
+):
+    write_package("mine", other="b = = 2")
+    command = ["run", "mine", "--accelerator=sim", "--clause=comm.scatter.slices"]
+    done = run_command(*command, "--target-map=comm.scatter=torch.nn.parallel.comm:scatter")
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_command(*command, "--target-map=comm=mine.other")
     assert done.returncode == 4, done.stdout + done.stderr
     (line,) = done.stderr.strip().splitlines()
-    assert fnmatch(line, f"ERROR: the target {target} {text}")
+    assert "SyntaxError: invalid syntax" in line
     assert done.stdout == "importing PyTorch ...\n"
-
-
-@pytest.mark.slow
-def test_a_mapped_name_is_a_part(run_package):
-    place = "--target-map=comm.scatter=torch.nn.parallel.comm:scatter"
-    done = run_package({"other": ""}, place)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_a_mapped_module_with_an_error_ends_the_run(run_package):
-    done = run_package({"other": "b = = 2"}, "--target-map=comm=mine.other")
-    assert done.returncode == 4, done.stdout + done.stderr
-    assert "SyntaxError: invalid syntax" in done.stderr

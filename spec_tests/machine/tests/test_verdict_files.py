@@ -133,16 +133,3 @@ def test_resume_runs_the_tests_that_a_killed_run_did_not_finish(run_suite, pytes
     assert result.ret == pytest.ExitCode.TESTS_FAILED  # The former run had a failure.
     result.stdout.re_match_lines([r"all +1 +0 +0 +1 +0"])
     assert [line["verdict"] for line in read_verdicts(path)] == ["fail", "pass"]
-
-
-@pytest.mark.slow
-def test_verdicts_have_the_reason_or_the_failure(run_suite, pytester):
-    path = pytester.path / "verdicts.jsonl"
-    body = TWO_TESTS.format(one="1 == 2", two="raise KeyError('first\\nsecond')")
-    body += "@clause('a.two')\ndef test_three(target): pytest.skip('not-run: no reason')\n"
-    run_suite(body, "--verdicts", str(path))
-    first, second, third = read_verdicts(path)
-    assert (first["clause"], first["verdict"]) == ("a.one", "fail")
-    assert first["failure"]["text"].startswith("assert 1 == 2")
-    assert second["failure"]["error"] == r"KeyError: 'first\nsecond'"
-    assert (third["verdict"], third["reason"]) == ("not-run", "no reason")
