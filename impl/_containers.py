@@ -246,12 +246,11 @@ class MappingBranch(Branch):
 
     @staticmethod
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
-        return value.items()  # type: ignore[no-any-return] # `value` is untyped
+        return _stored_items(value).items()
 
     @staticmethod
     def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
-        # `value[key]` of a subclass may change a part, or add a missing one.
-        members = [value if type(value) is dict else dict(value.items()) for value in values]
+        members = [_stored_items(value) for value in values]
         if len({len(member) for member in members}) > 1:
             raise ValueError("All dicts must have the same number of keys")
         return ((key, [member[key] for member in members]) for key in members[0])
@@ -377,6 +376,23 @@ def is_dataclass_instance(value: object) -> TypeGuard[Any]:
 def _have_same_items(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> bool:
     """Return whether two dictionaries have the same keys, and the same objects as values."""
     return first.keys() == second.keys() and all(first[key] is second[key] for key in first)
+
+
+def _stored_items(value: Any) -> dict[Any, Any]:
+    """Return the items of the mapping ``value``.
+
+    ``value[key]`` of a subclass may change a part, or add a missing one. Tensors are returned as
+    they are stored, because the rebuilt mapping changes them when they are read.
+    """
+    if type(value) is dict:
+        return value
+    items = dict(value.items())
+    if isinstance(value, dict | UserDict):
+        stored = value.data if isinstance(value, UserDict) else dict(dict.items(value))
+        for key, part in items.items():
+            if isinstance(part, Tensor) and isinstance(stored.get(key), Tensor):
+                items[key] = stored[key]
+    return items
 
 
 def _rebind(part: Any, template: Any, built: Any) -> Any:

@@ -145,7 +145,7 @@ class _OtherMappingBranch(MappingBranch):
     @staticmethod
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
         try:
-            return list(value.items())
+            return MappingBranch.items(value)
         except MEMORY_ERRORS:
             raise
         except Exception:

@@ -141,6 +141,24 @@ class DoubledEncoding(UserDict[str, Any]):
         super().__setitem__(key, 2 * value)
 
 
+class Halved(dict):  # type: ignore[type-arg]  # members of any type
+    """A dictionary that halves what is read."""
+
+    def __getitem__(self, key: str) -> Any:
+        return super().__getitem__(key) / 2
+
+    def items(self) -> Any:
+        """Return the halved items."""
+        return [(key, self[key]) for key in self]
+
+
+class HalvedEncoding(UserDict[str, Any]):
+    """A UserDict that halves what is read."""
+
+    def __getitem__(self, key: str) -> Any:
+        return super().__getitem__(key) / 2
+
+
 class WithDefault(dict):  # type: ignore[type-arg]  # members of any type
     """A dictionary whose ``__dict__`` are its items, as those of munch, and that has a default."""
 
@@ -388,6 +406,8 @@ CARRY_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
     "configured": configured,
     "doubled-OrderedDict": lambda rows: Doubled(x=rows),
     "doubled-UserDict": lambda rows: DoubledEncoding(x=rows),
+    "halved-dict": lambda rows: Halved(x=2 * rows),
+    "halved-UserDict": lambda rows: HalvedEncoding(x=2 * rows),
     "with-default": lambda rows: WithDefault(7, x=rows),
     "slot": partial(slotted, Slotted),
     "private-slot": partial(slotted, PrivatelySlotted),
