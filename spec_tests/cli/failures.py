@@ -96,15 +96,13 @@ class Failures:
         lines = []
         for head, causes in causes_by_title(found, self._violated).items():
             lines += [head]
-            for cause, names, undecided in causes:
-                lines += self._describe(cause, names, undecided)
+            for cause, names in causes:
+                lines += self._describe(cause, names)
         return lines
 
-    def _describe(self, cause: str, names: list[str], undecided: int) -> list[str]:
+    def _describe(self, cause: str, names: list[str]) -> list[str]:
         names = sorted(names, key=lambda name: (name in self._violated, name))
-        more_clauses = clauses.count(undecided, "more clause")
-        also = f" ({more_clauses} not decided because of it)" if undecided else ""
-        lines = [f"FAIL {clauses.count(len(names))}: {cause}{also}"]
+        lines = [f"FAIL {clauses.count(len(names))}: {cause}"]
         lines += [
             f"  {name}  {self._commands.get(name, '')}".rstrip() for name in names[:MAX_CLAUSES]
         ]

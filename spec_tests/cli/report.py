@@ -61,7 +61,7 @@ def as_markdown(run: Run) -> str:
     rows = [(title, *(found[each] for each in VERDICTS)) for title, found in counts]
     causes: list[str] = []
     for title, groups in evidence.causes_by_title(run.evidence, run.violated_by_reference).items():
-        lines = (f"* {escape(cause)}: {', '.join(names)}" for cause, names, _ in groups)
+        lines = (f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups)
         causes += ["", title, "", *lines]
     head = [f"# {escape(run.label)}", "", run.claim, verdicts.explain(run.verdicts), ""]
     return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), *causes, ""])

@@ -12,7 +12,6 @@ The published form is a JSON document:
 
 import dataclasses
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -79,11 +78,11 @@ def group_by_cause(
 
 def causes_by_title(
     found: Mapping[str, Evidence], violated: Collection[str]
-) -> dict[str, list[tuple[str, list[str], int]]]:
+) -> dict[str, list[tuple[str, list[str]]]]:
     """Return the causes of the failures of a run, for each title of a list of causes.
 
-    A cause has its text, the ids of its clauses, and the number of clauses that are not decided
-    because of it. Causes with clauses that torch.nn.parallel passes come before the others.
+    A cause has its text and the ids of its clauses. Causes with clauses that torch.nn.parallel
+    passes come before the others.
 
     Args:
         found: The evidence for each clause.
@@ -92,19 +91,13 @@ def causes_by_title(
     failures = {name: each for name, each in found.items() if each.verdict == "fail"}
     stale = {name: each for name, each in failures.items() if _is_stale(each)}
     failed = {name: each for name, each in failures.items() if name not in stale}
-    blocked = Counter(_group(name, each) for name, each in found.items() if each.is_undecided)
-    groups, of_records = (
-        [
-            (cause, names, blocked[_group(names[0], failures[names[0]])])
-            for cause, names in group_by_cause(part)
-        ]
-        for part in (failed, stale)
-    )
+    groups = group_by_cause(failed, violated)
     here = failed.keys() - {*violated}
-    groups.sort(key=lambda each: (here.isdisjoint(each[1]), -len(each[1]) - each[2]))
     first = [each for each in groups if here.intersection(each[1])]
     parts = {
-        "tests of records pass; draft FILE --divergences REGISTER removes them:": of_records,
+        "tests of records pass; draft FILE --divergences REGISTER removes them:": group_by_cause(
+            stale
+        ),
         f"{len(here)} of {len(failed)} failed clauses pass in {REFERENCE}:": first,
         f"{REFERENCE} violates these, too:": groups[len(first) :],
     }
@@ -113,10 +106,6 @@ def causes_by_title(
 
 def _is_stale(evidence: Evidence) -> bool:
     return evidence.failure is not None and evidence.failure.kind == "stale-record"
-
-
-def _group(clause: str, evidence: Evidence) -> tuple[str, ...]:
-    return evidence.failure.group(clause) if evidence.failure else ()
 
 
 def _title(clause: str, failure: Failure | None) -> str:

@@ -102,17 +102,6 @@ def test_clauses_that_the_reference_passes_come_first():
     ]
 
 
-def test_a_cause_counts_the_clauses_that_it_leaves_undecided():
-    text = "output has members [], expected ['weight']"
-    former = Failure("differs", (Fact("former_parameters", "members"),), text)
-    names = ("replicate.parameters.copies", "replicate.zoo.recurrent", "replicate.zoo.attention")
-    reports = [_failure(former, name) for name in names]
-    for report, name in zip(reports, names, strict=True):
-        report.nodeid = name  # The clauses have different tests.
-    lines = _summary(Failures("{} {}".format), reports)
-    assert f"FAIL 1 clause: {text} (2 more clauses not decided because of it)" in lines
-
-
 def test_one_error_of_the_target_is_one_cause():
     facts = (Fact("error", "RuntimeError: Expected a device"),)
     pairs = {"refused": "comm.scatter.slices", "differs": "replicate.afresh"}
