@@ -141,7 +141,7 @@ def add(
     found: Failure,
     options: Sequence[str],
 ) -> None:
-    """Add the program to the report of a test of a clause that fails.
+    """Add the program to the report of a test that violates a clause.
 
     Args:
         item: The test.
@@ -150,9 +150,9 @@ def add(
         found: The failure.
         options: The options of pytest that run the test with the target and devices of this run.
     """
-    names = clauses.clauses_of_test(item)
-    if call.excinfo is not None and names and verdicts.verdict_of(report) == "fail":
-        about = f"{names[0]}: {clauses.load()[names[0]].says}\n\n{found.text}"
+    violated = verdicts.property_of(report, verdicts.FAILS)
+    if call.excinfo is not None and violated and verdicts.verdict_of(report) == "fail":
+        about = f"{violated}: {clauses.load()[violated].says}\n\n{found.text}"
         drawn = drawn_arguments(item, call.excinfo.value)
         statements = getattr(call.excinfo.value, "statements", None)
         text = _text(item, drawn, about, statements, options)
