@@ -3,8 +3,8 @@
 A record turns the failure of its tests into the verdict *known*. If one of the tests passes, the
 run fails, so that records of repaired divergences are removed.
 
-spec_tests/registers/README.md describes the keys. ``versions`` before the records is for all
-records that have no ``versions`` of their own.
+spec_tests/registers/README.md describes the keys. ``kind`` and ``versions`` before the records are
+for all records that have none of their own.
 """
 
 import functools
@@ -110,6 +110,7 @@ class Tables:
     inherits: str = ""
     repaired: list[str] = field(default_factory=list)
     lacks: list[str] = field(default_factory=list)
+    kind: str = ""
     versions: str = ""
     titles: dict[str, str] = field(default_factory=dict)
     drafted: list[dict[str, Any]] = field(default_factory=list)
@@ -138,7 +139,7 @@ def load(path: Path, known_clauses: Mapping[str, Clause] | None = None) -> list[
             or its clause is unknown.
     """
     tables = read_tables(path)
-    default = {"versions": tables.get("versions", "")}
+    default = {name: tables[name] for name in ("kind", "versions") if name in tables}
     own = [_parse_record({**default, **table}, path) for table in tables.get("divergence", [])]
     default |= {"kind": DRAFTED_KIND, "observed": "", "reason": "drafted, not examined"}
     own += [_parse_record({**default, **table}, path) for table in tables.get("drafted", [])]

@@ -1,6 +1,7 @@
 """Registers: verdicts of tests with a record, declared missing names, and refused registers."""
 
 import json
+import re
 from importlib import metadata
 
 import pytest
@@ -59,12 +60,12 @@ JUDGED = {
     "other_version": ("True", "assert: False", "torch<2", "pass", ""),
     "missing_name": (MISSING_NAME, f"not offered: {NAME}", "torch>=2.11", "known", ""),
 }
-WITHOUT_VERSIONS = record().replace('versions = "torch>=2.11"\n', "")
+WITHOUT_DEFAULTS = re.sub("(kind|versions) = .*\n", "", record())
 INHERITS = 'inherits = "base"\n'
 #: For each case: a register that may inherit the default record as `base`, and the tests of the
 #: records that apply.
 LOADED = {
-    "versions-of-all-records": (f'versions = "torch<2"\n{WITHOUT_VERSIONS}', []),
+    "keys-of-all-records": (f'kind = "fix"\nversions = "torch<2"\n{WITHOUT_DEFAULTS}', []),
     "inherited": (INHERITS, ["test_it.py::test_one"]),
     "repaired": (f'{INHERITS}repaired = ["test_it.py::test_one"]', []),
 }
