@@ -6,6 +6,9 @@ from contextlib import contextmanager
 
 #: Seconds after which a thread that waits for its turn raises a TimeoutError.
 TIMEOUT = 5.0
+#: The parts of this time. A process that was stopped, or a machine that was suspended, in the
+#: meantime has lost one part, and the other threads have the rest.
+_PARTS = 100
 
 
 class ThreadOrder:
@@ -33,7 +36,10 @@ class ThreadOrder:
     def turn(self, number: int) -> Iterator[None]:
         """Wait until the threads that precede ``number`` in the order have left their blocks."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._is_next(number), TIMEOUT):
+            if not any(
+                self._changed.wait_for(lambda: self._is_next(number), TIMEOUT / _PARTS)
+                for _ in range(_PARTS)
+            ):
                 raise TimeoutError(
                     f"module {number} waited {TIMEOUT} s for the other modules to run"
                 )
