@@ -3,8 +3,10 @@
 import argparse
 from collections.abc import Mapping
 
+from spec_tests.cli.report import write
 from spec_tests.machine.verdicts import VERDICTS, Evidence
 from spec_tests.reporting import runs
+from spec_tests.reporting.markdown import format_table
 
 #: The verdict of a clause that no test of a run decides.
 ABSENT = "not-run"
@@ -13,10 +15,10 @@ OTHERWISE = "fails otherwise"
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print the clauses that differ. Return 1 if there is a regression.
+    """Print the clauses that differ, and write a page. Return 1 if there is a regression.
 
     Raises:
-        input_files.RefusedError: A file is not valid.
+        input_files.RefusedError: A file is not valid, or the page cannot be written.
     """
     old = runs.load_file(options.old)
     new = runs.load_file(options.new, [old.name])
@@ -28,12 +30,16 @@ def main(options: argparse.Namespace) -> int:
         if kind != GONE:
             print(f"{kind:<15} {before:>11} -> {after:<11} {name}")
     if gone := sum(kind == GONE for kind, *_ in changed):
-        print(f"{GONE:<15} {gone} clauses that the new run does not decide")
+        print(f"{GONE:<15} {gone} clauses that the new run does not decide (--to lists them)")
     count = sum(kind == REGRESSION for kind, *_ in changed)
     total = (
         f"{count} regressions, {len(changed) - count} other changes, {len(new.verdicts)} clauses"
     )
     print(total)
+    head = ("change", "clause", old.label, new.label)
+    if options.to:
+        lines = ["# Changed clauses", "", total, "", *format_table(head, changed), ""]
+        write(options.to, "\n".join(lines))
     return int(bool(count))
 
 

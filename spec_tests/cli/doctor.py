@@ -10,6 +10,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ def main(options: argparse.Namespace) -> int:
     With ``--accelerator`` also print a line for each clause about devices; return 1 if a required
     one is violated.
     """
+    if options.without or options.fault:
+        options.accelerator = options.accelerator or "sim"
+        if options.accelerator != "sim":
+            print(f"--without and --fault change the simulator, not {options.accelerator}")
+            return 1
     # A back end is loaded later, so whether there is an accelerator is not known yet.
     failed = False
     for name, is_met, text in _requirements():
@@ -56,13 +62,23 @@ def main(options: argparse.Namespace) -> int:
             failed = failed or not is_met
     if failed or options.accelerator is None:
         return int(failed)
-    return _try_devices(options.accelerator, options.modules)
+    return _try_devices(options)
 
 
-def _try_devices(accelerator: str, modules: list[str]) -> int:
+def _try_devices(options: argparse.Namespace) -> int:
+    from spec_tests import simulator
     from spec_tests.machine.devices import MODULES, make_topology
     from spec_tests.machine.input_files import in_one_line
 
+    accelerator, modules, fault = options.accelerator, options.modules, options.fault
+    try:
+        if options.without:
+            simulator.switch_off(options.without)
+        if fault is not None:
+            simulator.check_fault(fault)
+    except ValueError as error:
+        print(error)
+        return 1
     try:
         os.environ[MODULES] = ",".join(modules)  # Another process imports them, too.
         topology = make_topology(accelerator, None)
@@ -72,7 +88,8 @@ def _try_devices(accelerator: str, modules: list[str]) -> int:
             print("import the back end with -p MODULE, if PyTorch does not load it")
         return 1
     print(f"{topology.distinct} devices: {', '.join(map(str, topology.devices))}", flush=True)
-    return _print_clauses(topology)
+    with nullcontext() if fault is None else simulator.fault(fault):
+        return _print_clauses(topology)
 
 
 def _requirements() -> Iterator[Requirement]:

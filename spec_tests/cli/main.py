@@ -118,6 +118,12 @@ def _make_parser() -> argparse.ArgumentParser:
         "old", type=Path, help="the file of `run --verdicts FILE`, or a published run"
     )
     diff.add_argument("new", type=Path, help="the file of a later run")
+    diff.add_argument(
+        "--to",
+        type=Path,
+        metavar="PAGE",
+        help="also write the clauses as a page in Markdown",
+    )
     draft = commands.add_parser("draft", help="print a register with the failures of runs")
     draft.add_argument(
         "file",
@@ -174,6 +180,20 @@ def _add_doctor_options(parser: argparse.ArgumentParser) -> None:
         "--accelerator",
         metavar="TYPE",
         help="also try each function of this back end that PyTorch, impl or the suite needs",
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="FEATURE",
+        help="switch off this feature of the simulator first, to see what doctor prints; "
+        "repeatable; an unknown name prints the names",
+    )
+    parser.add_argument(
+        "--fault",
+        metavar="NAME",
+        help="imitate this defect of a back end on the simulator; an unknown name prints the "
+        "names",
     )
     _add_module_option(parser)
 

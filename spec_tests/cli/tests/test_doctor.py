@@ -65,3 +65,19 @@ def test_doctor_reports_an_old_torch(monkeypatch, capsys):
 def _doctor_output(capsys):
     main(["doctor"])
     return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--fault", "garbled-peers"), "devices.copies.values"),
+        (("--without", "sparse"), "devices.operators.sparse"),
+    ],
+    ids=" ".join,
+)
+def test_doctor_shows_a_fault_and_a_missing_feature_of_the_simulator(run_command, options, line):
+    done = run_command("doctor", *options)
+    lines = [each for each in done.stdout.splitlines() if each.startswith(line)]
+    assert lines
+    assert "there" not in lines[0]

@@ -33,7 +33,7 @@ def saved_runs(tmp_path, monkeypatch):
 
 def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, capsys):
     old, _ = saved_runs
-    assert main(["diff", *saved_runs]) == 1
+    assert main(["diff", *saved_runs, "--to", "page.md"]) == 1
     first, second, *lines, gone, total = capsys.readouterr().out.splitlines()
     assert first == "old: theirs · torch 2.12.0 · sim · old"
     assert second == "new: theirs · torch 2.12.0 · sim · new (the run was interrupted)"
@@ -45,6 +45,9 @@ def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, 
     ]
     assert gone.startswith("disappeared     1 clauses that the new run does not decide")
     assert total == "2 regressions, 3 other changes, 5 clauses"
+    page = Path("page.md").read_text()
+    assert "| regression | a.worse | pass | fail |" in page
+    assert "| disappeared | a.old | pass | not-run |" in page
     assert main(["diff", old, old]) == 0
     assert main(["diff", old, "none"]) == 4
 
