@@ -59,7 +59,7 @@ def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool
     """
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
-    dims = tensors[0].dim()
+    dims, expected = tensors[0].dim(), list(tensors[0].shape)
     dim = wrap_dim(dim, dims)
     on_accelerator = _enumerate_on_accelerator(tensors, "input")
     for index, tensor in enumerate(tensors) if any_device else on_accelerator:
@@ -68,8 +68,8 @@ def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool
                 "Expected all input tensors to have the same number of dimensions, but tensor at "
                 f"index {index} has {tensor.dim()} dimensions, (expected {dims})"
             )
-        _check_dimension(tensor, index, "gather")
-        expected = list(tensors[0].shape)
+        if dims == 0:
+            _check_dimension(tensor, index, "gather")
         expected[dim] = tensor.size(dim)
         if list(tensor.shape) != expected:
             raise RuntimeError(

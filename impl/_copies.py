@@ -18,7 +18,7 @@ def has_own_operators(tensor: Tensor) -> bool:
     The class may lack an operator: jagged nested tensors and masked tensors have ``chunk``, but
     no ``split_with_sizes``.
     """
-    return class_has_own_operators(type(tensor))
+    return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
 def class_has_own_operators(tensor_class: type[Tensor]) -> bool:

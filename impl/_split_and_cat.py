@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from ._arguments import as_int
+from ._copies import needs_grad
 from ._devices import is_cpu
+from ._torch_private import is_any_autocast_on
 
 
 def wrap_dim(dim: int, num_dims: int) -> int:
@@ -52,10 +54,16 @@ def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> 
     complex. It is channels-last if all inputs are, else row-major. The host waits only for copies
     to the CPU.
     """
+    first = tensors[0]
+    # One operator is faster, but only tensors of one kind are not converted by it or by autocast.
+    kinds = {(type(each), each.layout, each.dtype, each.device) for each in tensors}
+    is_one_kind = kinds == {(Tensor, torch.strided, first.dtype, device)}
+    if is_one_kind and not (is_any_autocast_on() or needs_grad(tensors)):
+        return torch.cat([*tensors], dim)
     out = torch.empty(
         cat_shape(tensors, dim),
         dtype=_cat_dtype(tensors),
-        layout=tensors[0].layout,
+        layout=first.layout,
         device=device,
         memory_format=_memory_format(tensors),
     )
@@ -89,9 +97,9 @@ def _cat_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
 
 def _memory_format(tensors: Sequence[Tensor]) -> torch.memory_format:
     """Return channels-last if all ``tensors`` are, else row-major."""
-    if all(tensor.layout is torch.strided and _is_channels_last(tensor) for tensor in tensors):
-        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-        return formats[tensors[0].dim()]
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensors[0].dim())
+    if last and all(each.layout is torch.strided and _is_channels_last(each) for each in tensors):
+        return last
     return torch.contiguous_format
 
 

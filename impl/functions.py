@@ -250,25 +250,12 @@ class Gather(Function):
             TypeError: An object is not a tensor, ``dim`` is not an int, or ``target_device`` is no
                 device.
         """
-        as_tensors("inputs", inputs)
-        dim = as_int("dim", dim)
-        on_cpu = [*map(is_on_cpu, inputs)]
-        if any(on_cpu) and not all(on_cpu):
-            raise AssertionError("Gather function not implemented for CPU tensors")
-        ctx.scalars = dim == 0 and all(tensor.dim() == 0 for tensor in inputs)
+        whole = gather_tensors(as_tensors("inputs", inputs), target_device, dim)
         ctx.dim, ctx.devices = dim, [tensor.device for tensor in inputs]
         ctx.complex = [tensor.is_complex() for tensor in inputs]
-        if ctx.scalars:
-            warnings.warn(
-                "Was asked to gather along dimension 0, but all input tensors were scalars; will "
-                "instead unsqueeze and return a vector.",
-                stacklevel=2,
-            )
-            inputs = tuple([tensor.view(1) for tensor in inputs])
-        ctx.sizes = [tensor.size(dim) for tensor in inputs]
-        target = CPU if any(on_cpu) else as_target(target_device)
-        dim = check_gather_inputs(inputs, dim, any_device=all(on_cpu))
-        return cat_on_device(inputs, dim, target)
+        ctx.scalars = inputs[0].dim() == 0
+        ctx.sizes = [1 if ctx.scalars else tensor.size(dim) for tensor in inputs]
+        return whole
 
     @staticmethod
     @exclude_from_compilation
@@ -284,6 +271,28 @@ class Gather(Function):
             for chunk, is_complex in zip(chunks, ctx.complex, strict=True)
         ]
         return None, None, *grads
+
+
+def gather_tensors(
+    tensors: Sequence[Tensor], target_device: DeviceLike | None, dim: int
+) -> Tensor:
+    """Return what :class:`Gather` returns, without gradients."""
+    dim = as_int("dim", dim)
+    num_on_cpu = sum(map(is_on_cpu, tensors))
+    if 0 < num_on_cpu < len(tensors):
+        raise AssertionError("Gather function not implemented for CPU tensors")
+    if tensors and dim == 0 and not any(map(Tensor.dim, tensors)):
+        warnings.warn(
+            "Was asked to gather along dimension 0, but all input tensors were scalars; will "
+            "instead unsqueeze and return a vector.",
+            stacklevel=3,
+        )
+        tensors = [tensor.view(1) for tensor in tensors]
+    for tensor in tensors:
+        tensor.size(dim)  # Raise IndexError before other errors.
+    target = CPU if num_on_cpu else as_target(target_device)
+    dim = check_gather_inputs(tensors, dim, any_device=num_on_cpu > 0)
+    return cat_on_device(tensors, dim, target)
 
 
 def _as_devices(target_gpus: Iterable[DeviceLike | None]) -> list[torch.device]:
