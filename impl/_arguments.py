@@ -52,6 +52,8 @@ def check_tensor(name: str, value: object) -> None:
 
 def as_list(name: str, values: Iterable[_T]) -> list[_T]:
     """Return a list of ``values``. Raise TypeError if ``values`` is no iterable."""
+    if type(values) in (list, tuple):  # Most are, and a note is not needed for them.
+        return list(values)
     with argument(name):
         return list(values)
 
@@ -67,6 +69,8 @@ def as_tensors(name: str, values: Iterable[Tensor]) -> list[Tensor]:
 
 def as_bool(name: str, value: Any) -> bool:
     """Return the truth of ``value``. Arrays and tensors of several elements have none."""
+    if type(value) is bool:
+        return value
     with argument(name):
         return bool(value)
 

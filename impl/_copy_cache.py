@@ -7,7 +7,8 @@ of which fused ones increase no version.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from itertools import chain
 from operator import attrgetter
 from threading import RLock
@@ -23,9 +24,8 @@ from torch.optim.optimizer import (
 
 from ._bucket_copies import detached_copies
 from ._copies import detached, has_own_operators, to_device
-from ._devices import is_of_type
+from ._devices import is_of_type, runtimes_with_streams
 from ._settings import register_fork_handler
-from ._streams import current_stream_by_device
 from ._torch_private import (
     call_with_inference_mode,
     exclude_from_compilation,
@@ -234,8 +234,23 @@ _DeviceStreams = tuple[tuple[torch.device, torch.Stream | None], ...]
 
 def find_device_streams(devices: Sequence[torch.device]) -> _DeviceStreams:
     """Return the devices with their current streams."""
-    streams = current_stream_by_device(devices)
-    return tuple([(device, streams.get(device)) for device in devices])
+    return tuple([(device, read()) for device, read in _stream_readers(tuple(devices))])
+
+
+@cache
+def _stream_readers(
+    devices: Sequence[torch.device],
+) -> list[tuple[torch.device, Callable[[], torch.Stream | None]]]:
+    """Return each device with a function that returns its current stream, or None."""
+    runtimes = runtimes_with_streams(devices)
+    return [
+        (each, partial(runtimes[each].current_stream, each.index) if each in runtimes else _none)
+        for each in devices
+    ]
+
+
+def _none() -> None:
+    """Return the stream of a device without streams."""
 
 
 class CopyCache(Generic[C]):

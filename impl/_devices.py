@@ -166,9 +166,9 @@ def accelerator_in_use() -> str | None:
 
 def is_cpu(device: DeviceLike | None) -> bool:
     """Return whether ``device`` is the CPU (``"cpu"``, ``"cpu:0"``, a ``torch.device``)."""
-    if isinstance(device, str):
-        device = _parse(device)
-    return type(device) is torch.device and device.type == "cpu"
+    if type(device) is torch.device:
+        return device.type == "cpu"
+    return isinstance(device, str) and is_cpu(_parse(device))
 
 
 def is_cuda(device: torch.device) -> bool:
@@ -264,13 +264,14 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
     RuntimeError for an invalid string, and TypeError if ``device`` is an object that names no
     device.
     """
-    if (
-        type(device) is torch.device
-        and _is_usable(device.type)
-        and device.index is not None
-        and device.index >= 0
-    ):
-        return device  # This is the usual case, and the checks below take longer.
+    # These are the usual cases, and the checks below take longer.
+    if type(device) is int and 0 <= device <= _MAX_INDEX:
+        return torch.device(_require_accelerator(), device)
+    if type(device) is torch.device:
+        if device.type == "cpu":
+            return CPU
+        if _is_usable(device.type) and device.index is not None and device.index >= 0:
+            return device
     if isinstance(device, str):
         device = _parse(device)
     if is_ordinal(device):

@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.autograd.forward_ad import unpack_dual
-from torch.autograd.profiler import record_function
 
 from ._devices import DeviceLike
 from ._inputs import find_tensors, remove_markers
@@ -183,7 +182,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         if has_dual_level():
             _check_no_tangents(self.module, (inputs, kwargs))
         try:
-            with record_function(self._profiler_name):
+            with ProfilerSpan(self._profiler_name):
                 # The end of this call frees replicas and chunks before the outputs are gathered.
                 outputs = self._compute_outputs(method, inputs, kwargs)
                 return self.gather(outputs, self.output_device)
@@ -208,7 +207,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         # If a short batch has fewer chunks than there are devices, the last devices stay idle.
         used = self.device_ids[: len(all_args)]
         replicas = kept[: len(used)] or self.replicate(self._replicated_module(), used)
-        functions = [method_of(replica, method) for replica in replicas]
+        functions = replicas if method is None else [getattr(each, method) for each in replicas]
         # Chunks of one tensor on one device share a version counter, which backward checks. If
         # `scatter` is overridden, there may be no keyword arguments for some replica.
         may_share = torch.is_grad_enabled() and len({*used}) < len(used) == len(all_kwargs)

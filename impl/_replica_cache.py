@@ -69,7 +69,7 @@ class ReplicaEntry(CopyEntry):
     def note_use(self, *, samples: bool) -> None:
         """Note that a forward is about to use the copies, and which ``samples`` have changed."""
         self._is_reused, self._lacks_sample = True, not samples
-        if samples:
+        if samples and self.sources:
             differences = self.samples.differences()
             self._noted = differences if self._noted is None else self._noted | differences
 

@@ -11,11 +11,12 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
+from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ._compiled import has_compiled_code
 from ._containers import is_tensor_dict
-from ._devices import as_device_or_current, has_streams, is_cpu
+from ._devices import as_device_or_current, has_streams
 from ._errors import CapturedError, reraise
 from ._one_device import move_output, scatter_to
 from ._placement import DeviceId
@@ -95,7 +96,6 @@ class ReplicaPool:
     ) -> None:
         self.devices = [*map(as_device_or_current, devices)]
         self.returned = None if ordered else SimpleQueue[_Batch]()
-        self._num_on_cpu = sum(map(is_cpu, self.devices))
         self._output_device, self._method = output_device, method
         self._in_turn, self._return_exceptions = in_turn, return_exceptions
         self._lock = Lock()
@@ -121,7 +121,7 @@ class ReplicaPool:
 
         To take several at a time is faster, because the module is checked each time.
         """
-        num_free = limit - len(self)
+        num_free = limit - len(self._in_flight)
         return 2 * num_free >= limit or (num_free > 0 and not self._waiting)
 
     def update(
@@ -135,7 +135,7 @@ class ReplicaPool:
         module compared, if nothing is computed, or ``SAMPLE_INTERVAL`` after the last samples.
         """
         now = monotonic()
-        samples = now >= self._next_sample or not len(self)
+        samples = now >= self._next_sample or not self._in_flight
         if samples:
             self._next_sample = now + SAMPLE_INTERVAL
         elif (
@@ -155,10 +155,10 @@ class ReplicaPool:
             self._in_turn = self._in_turn or any(map(has_compiled_code, replicas))
             clear_old_casts()
         self._caller = CallerState.read(self.devices)
-        states = self._caller.states(self.devices, 1 if self._in_turn else self._num_on_cpu)
+        states, context = self._caller.states(self.devices, in_turn=self._in_turn), copy_context()
         with self._lock:
             self._replicas, self._calls, self._states = replicas, calls, states
-            self._context = states[0].context
+            self._context = context
 
     def add(self, number: int, arguments: Any) -> None:
         """Compute a batch when a replica is free."""
@@ -241,7 +241,8 @@ class ReplicaPool:
 
 
 def _split(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    if isinstance(batch, PackedSequence) or is_tensor_dict(batch):
+    # The first condition is the usual case, and the others take longer.
+    if type(batch) is Tensor or isinstance(batch, PackedSequence) or is_tensor_dict(batch):
         return (batch,), {}
     if isinstance(batch, (tuple, list)):
         return tuple(batch), {}

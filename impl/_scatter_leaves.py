@@ -17,13 +17,15 @@ from ._copies import (
     move_by_own_operators,
     needs_grad,
     tensor_dict_to_device,
+    to_device,
 )
-from ._devices import is_on_cpu
+from ._devices import DeviceLike, as_device_or_current, is_cpu, is_on_cpu
 from ._inputs import SplitLeaf
 from ._move_chunks import SplitTensor, split_and_move
 from ._packed_sequences import PackedChunk, split_packed
 from ._split_and_cat import split_into_views
 from ._streams import current_stream_by_device
+from ._tracing import CONSTANTS, check_not_traced
 from .functions import ScatteredChunks
 
 #: A computed chunk length that exceeds an integer by at most this rounding error is rounded down.
@@ -47,6 +49,59 @@ def _chunk_lengths(
         full, remainder = divmod(extent, length)
         return [length] * full + [remainder] * (remainder > 0)
     return _proportional_lengths(extent, list(chunk_sizes))
+
+
+def split_simple(
+    values: Sequence[Any],
+    devices: Sequence[DeviceLike],
+    dim: int,
+    chunk_sizes: Sequence[float] | None = None,
+) -> list[Sequence[Any]] | None:
+    """Return the parts of each of ``values`` as ``scatter`` makes them, in less time.
+
+    Return None if there are others than constants and plain tensors with equally many rows.
+    Tensors that need gradients, and copies from or to the CPU, need more.
+    """
+    count, has_grad_mode = len(devices), torch.is_grad_enabled()
+    tensors: list[Tensor] = []
+    # One loop, because each call of a function takes long after operators of other threads.
+    for each in values:
+        if type(each) is Tensor:
+            if (
+                each.layout is not torch.strided
+                or not -each.dim() <= dim < each.dim()
+                or (has_grad_mode and (count > 1 or each.requires_grad))
+                or (count > 1 and tensors and each.size(dim) != tensors[0].size(dim))
+            ):
+                return None
+            tensors.append(each)
+        elif type(each) not in CONSTANTS:
+            return None
+    if not tensors:
+        return [[each] * count for each in values]
+    if not devices:
+        return None
+    check_not_traced()  # A trace would record the chunk sizes as constants.
+    targets = [*map(as_device_or_current, devices)]
+    if {*map(is_cpu, targets)} != {*map(is_on_cpu, tensors)}:
+        return None
+    # A chunk on the device of its tensor is a view.
+    if count == 1:
+        return [
+            [_move(each.view_as(each), *targets)] if type(each) is Tensor else [each]
+            for each in values
+        ]
+    lengths = _chunk_lengths(tensors[0].size(dim), count, chunk_sizes)
+    return [
+        [*map(_move, each.split_with_sizes(lengths, dim), targets)]
+        if type(each) is Tensor
+        else [each] * len(lengths)
+        for each in values
+    ]
+
+
+def _move(chunk: Tensor, device: torch.device) -> Tensor:
+    return chunk if chunk.device == device else to_device(chunk, device)
 
 
 def check_chunk_sizes(chunk_sizes: Sequence[float], count: int | None) -> None:

@@ -1,10 +1,10 @@
 """Transfer of the caller's thread state to the threads that run replicas."""
 
+import operator
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from contextvars import Context, copy_context
 from functools import cache, partial
 from typing import Any, NamedTuple, Self
 
@@ -16,13 +16,9 @@ from ._settings import call_with_setting
 from ._streams import set_current_stream
 from ._torch_private import has_changed_operators, unnumbered_default_device
 
-#: A denormal number. PyTorch has no function that returns the setting of the thread, so a product
-#: shows it.
-_DENORMAL = 5e-324
-
-
-def _flushes_denormal() -> bool:
-    return _DENORMAL * 1.0 == 0.0
+#: Return whether denormal numbers count as 0 in this thread. PyTorch has no function that returns
+#: this setting.
+_flushes_denormal = partial(operator.eq, 5e-324, 0.0)
 
 
 #: The values of the settings of a thread, in the order of `_Scope`. The first two are set by
@@ -90,7 +86,7 @@ class ThreadState(NamedTuple):
       casts are cached;
     * the default device of ``with torch.device(...)`` and ``torch.set_default_device``, with
       or without an index, as the caller wrote it;
-    * context variables, as a copy for each replica;
+    * context variables, of which each function enters a copy itself;
     * the current stream of every device;
     * the number of threads that one operation may use on the CPU. Replicas on the CPU that run
       at the same time share the caller's threads;
@@ -123,7 +119,6 @@ class ThreadState(NamedTuple):
     scope: _Scope
     flags: _Flags
     num_threads: int
-    context: Context
     is_on_cpu: bool
 
 
@@ -146,33 +141,30 @@ class CallerState(NamedTuple):
         """Return whether this thread has this state."""
         return self.scope.read() == self.flags and torch.get_num_threads() == self.num_threads
 
-    def states(self, devices: Sequence[torch.device], on_cpu: int) -> list[ThreadState]:
-        """Return the states of :func:`thread_states`, with this thread's context."""
+    def states(
+        self, devices: Sequence[torch.device], *, in_turn: bool = False
+    ) -> list[ThreadState]:
+        """Return the states of :func:`thread_states`."""
         scope, flags, num_threads = self
-        share = num_threads
-        if on_cpu > 1 and can_set_for_one_thread():
-            share = max(1, num_threads // on_cpu)
-
-        def state(device: torch.device) -> ThreadState:
-            # Each replica gets its own copy of the context, because two threads cannot enter one
-            # context at the same time.
-            if is_cpu(device):
-                return ThreadState(scope, flags, share, copy_context(), True)
-            on_device = [*flags[:-1], device.index]
-            return ThreadState(scope, on_device, num_threads, copy_context(), False)
-
-        return [*map(state, devices)]
+        on_cpu = [*map(is_cpu, devices)]
+        at_once, share = 1 if in_turn else sum(on_cpu), num_threads
+        if at_once > 1 and can_set_for_one_thread():
+            share = max(1, num_threads // at_once)
+        state_on_cpu = ThreadState(scope, flags, share, True)
+        return [
+            state_on_cpu
+            if is_on_cpu
+            else ThreadState(scope, [*flags[:-1], device.index], num_threads, False)
+            for device, is_on_cpu in zip(devices, on_cpu, strict=True)
+        ]
 
 
-def thread_states(devices: Sequence[torch.device], on_cpu: int = 1) -> list[ThreadState]:
+def thread_states(devices: Sequence[torch.device], *, in_turn: bool = False) -> list[ThreadState]:
     """For each of ``devices``, return the state that a replica there inherits from this thread.
 
-    Args:
-        devices: The devices.
-        on_cpu: The number of replicas that run on the CPU at the same time. They share this
-            thread's intra-op threads.
+    Unless the replicas run ``in_turn``, those on the CPU share this thread's intra-op threads.
     """
-    return CallerState.read(devices).states(devices, on_cpu)
+    return CallerState.read(devices).states(devices, in_turn=in_turn)
 
 
 def call_in(state: ThreadState, function: Callable[[], Any]) -> Any:

@@ -112,7 +112,8 @@ class _Worker:
         while pending is not None:
             install_thread_hooks()
             pending.run(self._state)
-            following = self._pool.find_next(pending)
+            # A closed pool drops the call that follows.
+            following = None if self._pool.is_closed else pending.find_next()
             # In this order: offer this thread for other functions, unblock the caller. The caller
             # can then rely on the first.
             is_reused = self._is_reusable() and (
@@ -146,7 +147,7 @@ class _Pool:
         self._idle: list[_Worker] = []
         #: The threads to join at exit. When a new thread starts, ended threads are removed.
         self._threads: list[threading.Thread] = []
-        self._closed = False
+        self.is_closed = False
 
     def start(self, function: Callable[[], Any], state: ThreadState | None = None) -> PendingCall:
         pending = PendingCall(function, state)
@@ -154,8 +155,9 @@ class _Pool:
         return pending
 
     def start_call(self, pending: PendingCall) -> None:
-        worker = self._pop_idle() or self._new_worker()
-        worker.queue.put(pending)
+        with self._lock:
+            worker = self._idle.pop() if self._idle else None
+        (worker or self._new_worker()).queue.put(pending)
 
     def start_or_fail(self, pending: PendingCall | None) -> None:
         """Start a call that follows another one. If this fails, the error is its outcome."""
@@ -164,22 +166,14 @@ class _Pool:
             if not isinstance(error, CapturedError):
                 return
             pending.outcome = error
-            following = self.find_next(pending)
+            following = None if self.is_closed else pending.find_next()
             pending.set_done()
             pending = following
-
-    def find_next(self, pending: PendingCall) -> PendingCall | None:
-        """Return the call that follows ``pending``. A closed pool drops it."""
-        return None if self._closed else pending.find_next()
-
-    def _pop_idle(self) -> _Worker | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
 
     def add_idle(self, worker: _Worker) -> bool:
         """Add ``worker`` to the idle workers. Return False if the pool is full or closed."""
         with self._lock:
-            if self._closed or len(self._idle) >= MAX_IDLE:
+            if self.is_closed or len(self._idle) >= MAX_IDLE:
                 return False
             self._idle.append(worker)
             return True
@@ -187,7 +181,7 @@ class _Pool:
     def close(self) -> None:
         """End the idle workers, wait for the busy ones, and accept no more idle workers."""
         with self._lock:
-            self._closed = True
+            self.is_closed = True
             idle, self._idle = self._idle, []
             threads = [*self._threads]
         for worker in idle:
@@ -203,7 +197,7 @@ class _Pool:
         """
         # During the fork, another thread of the parent process may have held the old lock.
         self._lock = threading.RLock()
-        self._closed = True
+        self.is_closed = True
 
     def _new_worker(self) -> _Worker:
         _register_exit_handler()

@@ -9,9 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.profiler import record_function
 
-from ._torch_private import compile_only_inlined, exclude_from_compilation
+from ._torch_private import (
+    begin_profiler_span,
+    compile_only_inlined,
+    end_profiler_span,
+    exclude_from_compilation,
+    is_traced,
+)
 
 #: Types whose values contain no tensor and no marker such as ``Whole``.
 CONSTANTS = (type(None), bool, int, float, complex, str, bytes)
@@ -28,7 +33,7 @@ def is_compiling_or_tracing() -> bool:
 
 def check_not_traced() -> None:
     """Raise RuntimeError if torch.jit.trace records this call."""
-    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call] # in torch
+    if is_traced():
         raise RuntimeError(
             "torch.jit.trace cannot record work that is split over devices: trace the module "
             "itself, which is `wrapper.module` where DataParallel wraps it"
@@ -51,17 +56,19 @@ def _compute_on_several_devices() -> None:
 class ProfilerSpan:
     """A ``record_function`` block that may contain compiled code, but is not compiled."""
 
+    __slots__ = ("_name", "_span")
+
     @exclude_from_compilation
     def __init__(self, name: str) -> None:
-        self._span = record_function(name)
+        self._name = name
 
     @exclude_from_compilation
     def __enter__(self) -> None:
-        self._span.__enter__()  # type: ignore[no-untyped-call] # in torch
+        self._span = begin_profiler_span(self._name)
 
     @exclude_from_compilation
-    def __exit__(self, *error: Any) -> None:
-        self._span.__exit__(*error)
+    def __exit__(self, *_: object) -> None:
+        end_profiler_span(self._span)
 
 
 def is_movable(value: Any, dim: int) -> bool:

@@ -1,6 +1,7 @@
 """Concurrent calls of several modules, each on its own device and in its own thread."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
@@ -123,8 +124,11 @@ def parallel_apply(
         finish, and their results are discarded. An interrupt ends a single module.
     """
     in_turn = as_bool("in_turn", in_turn)
-    with argument("modules"):
-        modules = [modules[index] for index in range(len(modules))]
+    if type(modules) in (list, tuple):
+        modules = list(modules)
+    else:
+        with argument("modules"):
+            modules = [modules[index] for index in range(len(modules))]
     _check_length(len(modules), "inputs", inputs)
     if kwargs_tup is not None:
         _check_length(len(modules), "kwargs_tup", kwargs_tup)
@@ -141,11 +145,12 @@ def parallel_apply(
     # Run compiled modules one after the other: PyTorch can compile in only one thread at a time.
     in_turn = in_turn or any(map(has_compiled_code, modules))
     group = ReplicaGroup(modules, _IN_TURN if in_turn else "")
-    states = thread_states(targets, 1 if in_turn else sum(map(is_cpu, targets)))
+    states = thread_states(targets, in_turn=in_turn)
+    # Two threads cannot enter one context at the same time.
     calls = [
-        partial(state.context.run, group.run, index, module, args, kwargs)
-        for index, (state, module, args, kwargs) in enumerate(
-            zip(states, modules, map(_as_args, inputs), all_kwargs, strict=True)
+        partial(copy_context().run, group.run, index, module, args, kwargs)
+        for index, (module, args, kwargs) in enumerate(
+            zip(modules, map(_as_args, inputs), all_kwargs, strict=True)
         )
     ]
     clear_old_casts()
@@ -207,8 +212,11 @@ def _run_in_turn(calls: Sequence[Callable[[], Any]], states: Sequence[ThreadStat
 
 
 def _check_length(count: int, name: str, values: Sequence[Any]) -> None:
-    with argument(name):
+    if type(values) in (list, tuple):
         length = len(values)
+    else:
+        with argument(name):
+            length = len(values)
     if count != length:
         raise AssertionError(
             f"The number of modules {count} is not equal to the number of {name} {length}"

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from ._arguments import argument, as_bool, as_int, as_list
 from ._attributes import is_same
 from ._bucket_copies import attached_copies, detached_copies
-from ._comm_checks import check_gather_inputs
 from ._containers import Leaf, Pieces
 
 # Undocumented names: nncore and torch.distributed import the first one, and copies of scatter the
@@ -31,15 +30,14 @@ from ._copies import (
     tensor_dict_to_device,
     to_device,
 )
-from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
+from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_on_cpu
 from ._inputs import SPARSE_LAYOUTS, CopiedLeaf, InputLeaves, SplitLeaf
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed_sequences import cat_packed
-from ._scatter_leaves import check_chunk_sizes, scatter_leaves, split_lengths
-from ._split_and_cat import cat_on_device
+from ._scatter_leaves import check_chunk_sizes, scatter_leaves, split_lengths, split_simple
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced
-from .functions import Gather
+from .functions import Gather, gather_tensors
 from .functions import Scatter as Scatter  # Other packages import it from this module.
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
@@ -105,7 +103,8 @@ def scatter(
             object of a registered class, cannot be rebuilt; a cache of transformers is not
             registered.
     """
-    (column,) = _scatter_together([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
+    targets, dim = _check_arguments(target_gpus, dim, chunk_sizes)
+    (column,) = _scatter_together([(inputs, "inputs")], targets, dim, chunk_sizes)
     return tuple(column) if isinstance(inputs, Tensor) else column
 
 
@@ -139,11 +138,21 @@ def scatter_kwargs(
         NotImplementedError: See :func:`scatter`.
         TypeError: ``inputs`` has no length; see :func:`scatter`.
     """
+    targets, dim = _check_arguments(target_gpus, dim, chunk_sizes)
+    if type(inputs) is tuple and (kwargs is None or type(kwargs) is dict):
+        kwargs = kwargs or {}
+        parts = split_simple((*inputs, *kwargs.values()), targets, dim, chunk_sizes)
+        if parts:
+            rows, count = [*zip(*parts, strict=True)], len(inputs)
+            return (
+                tuple([row[:count] for row in rows]),
+                tuple([dict(zip(kwargs, row[count:], strict=True)) for row in rows]),
+            )
     has_inputs, has_kwargs = as_bool("inputs", inputs), as_bool("kwargs", kwargs)
     if has_inputs and not hasattr(type(inputs), "__len__"):
         raise TypeError(f"inputs must be a sequence of arguments, not {type(inputs).__name__}")
     present = [(inputs, "args")] * has_inputs + [(kwargs, "kwargs")] * has_kwargs
-    columns = iter(_scatter_together(present, target_gpus, dim, chunk_sizes))
+    columns = iter(_scatter_together(present, targets, dim, chunk_sizes))
     all_args = next(columns) if has_inputs else []
     all_kwargs = next(columns) if has_kwargs else []
     all_args += [() for _ in all_kwargs[len(all_args) :]]
@@ -221,8 +230,10 @@ def gather_outputs(
     module: nn.Module | None = None,
 ) -> Any:
     """Concatenate outputs like :func:`gather`. ``module`` is the module that has returned them."""
-    leaves = OutputLeaves(dim, module)
     scalar_warning = as_bool("scalar_warning", scalar_warning)
+    if type(outputs) is list and {*map(type, outputs)} == {Tensor}:  # The usual case.
+        return _cat_replicas(GatheredLeaf(outputs), target_device, dim, scalar_warning)
+    leaves = OutputLeaves(dim, module)
     with argument("outputs"):
         root = leaves.flatten(outputs, "output")
         if leaves.lists:
@@ -237,9 +248,20 @@ def gather_outputs(
     return root.unflatten(1, pieces)[0]
 
 
+def _check_arguments(
+    devices: Iterable[DeviceLike], dim: int, chunk_sizes: Sequence[float] | None
+) -> tuple[list[DeviceLike], int]:
+    """Return a list of ``devices``, and ``dim`` as an int."""
+    targets = as_list("target_gpus", devices)
+    dim = as_int("dim", dim)
+    if chunk_sizes is not None:
+        check_chunk_sizes(chunk_sizes, len(targets))
+    return targets, dim
+
+
 def _scatter_together(
     roots: Sequence[tuple[Any, str]],
-    devices: Iterable[DeviceLike],
+    targets: Sequence[DeviceLike],
     dim: int,
     chunk_sizes: Sequence[float] | None,
 ) -> list[list[Any]]:
@@ -247,10 +269,6 @@ def _scatter_together(
 
     Return for each root a list with one part for each replica.
     """
-    targets = as_list("target_gpus", devices)
-    dim = as_int("dim", dim)
-    if chunk_sizes is not None:
-        check_chunk_sizes(chunk_sizes, len(targets))
     # Flatten all values before any tensor is copied: the number of chunks depends on all tensors,
     # and sizes that do not match must raise an error before any device has work.
     only = targets[0] if len(targets) == 1 and isinstance(targets[0], torch.device) else None
@@ -378,13 +396,7 @@ def _cat_jagged(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tens
 
 
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
-    # Gather handles gradients, scalars with a warning, inputs on the CPU, and the device -1.
-    if is_minus_one(device) or needs_grad(tensors) or any(map(_is_scalar_or_on_cpu, tensors)):
-        whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # in torch
-        return whole
-    dim = check_gather_inputs(tensors, dim)
-    return cat_on_device(tensors, dim, as_device_or_current(device))
-
-
-def _is_scalar_or_on_cpu(tensor: Tensor) -> bool:
-    return tensor.dim() == 0 or is_on_cpu(tensor)
+    if not needs_grad(tensors):
+        return gather_tensors(tensors, device, dim)  # A node would take longer than the copies.
+    whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # in torch
+    return whole

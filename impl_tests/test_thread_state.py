@@ -3,6 +3,7 @@
 import gc
 import weakref
 from contextlib import ExitStack
+from contextvars import copy_context
 from functools import partial
 
 import pytest
@@ -32,7 +33,7 @@ NOT_TRANSFERABLE = {
 def run_in(state, function, *args):
     """Run a function in a new thread as a worker does, with the state of another one."""
     worker = _thread_state.WorkerState()
-    return worker.call_in(state, partial(state.context.run, function, *args))
+    return worker.call_in(state, partial(copy_context().run, function, *args))
 
 
 def state_for(device=CPU):

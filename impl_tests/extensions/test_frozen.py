@@ -5,6 +5,7 @@ import itertools
 import pickle
 import weakref
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
@@ -274,7 +275,8 @@ def test_a_parameter_with_another_layout_in_the_same_memory_is_copied_again(chan
 
 def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
     # Without streams, the device alone decides.
-    monkeypatch.setattr(_copy_cache, "current_stream_by_device", lambda _: {})
+    read = partial(map, lambda device: (device, lambda: None))
+    monkeypatch.setattr(_copy_cache, "_stream_readers", read)
     devices = topology.take(3)
     net = impl.DataParallel(FrozenLayer().to(devices[0]), devices, cache_frozen_parameters=True)
     x = X.to(devices[0])
