@@ -5,13 +5,15 @@
 #
 # FOLDER gets the results. ACCELERATOR is cuda, or sim to try the script. STEP runs one step only.
 # DEVICE_IDS=0,1 selects devices; by default all GPUs, and with one GPU 0,0, which uses it twice.
-# Each step is one process. At its time limit the process and its children are killed. Tests that
-# ended before have their verdicts; the others are not-run.
+# MINUTES=30 gives each step three times as long.
+# Each step is one process. At its time limit the process and its children are interrupted, and
+# killed after another 15 seconds. Tests and benchmarks that ended before have their results.
 set -u
 cd "$(dirname "$0")/../.." && mkdir -p "$1" || exit 1
 out=$(realpath "$1") accelerator=${2:-cuda} only=${3:-} failed=0
 workers=$(nproc)
-end=$((SECONDS + 560))
+minutes=${MINUTES:-10}
+end=$((SECONDS + 56 * minutes))
 # Other plug-ins on the machine are not loaded.
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 # The method "thread" also ends a test that hangs in C++, by ending its process.
@@ -27,9 +29,10 @@ ids=${DEVICE_IDS:-$( ((count > 1)) && seq --separator=, 0 $((count - 1)) || echo
 
 step() { # NAME SECONDS ARGUMENT...
     [[ $only = "" || $only = "$1" ]] || return
-    local start=$SECONDS limit=$((end - SECONDS < $2 ? end - SECONDS : $2)) code=null
+    local start=$SECONDS limit=$(($2 * minutes / 10)) code=null
+    ((limit < end - SECONDS)) || limit=$((end - SECONDS))
     if ((limit > 0)); then
-        timeout --signal=KILL "$limit" "${pytest[@]}" "${@:3}" > "$out/$1.log" 2>&1
+        timeout --signal=INT --kill-after=15 "$limit" "${pytest[@]}" "${@:3}" > "$out/$1.log" 2>&1
         code=$?
         tail --lines=25 "$out/$1.log"
     fi
