@@ -1,7 +1,10 @@
-"""impl.scatter_gather: sparse and nested tensors, refused arguments, and tangents."""
+"""impl.scatter_gather: sparse and nested tensors, refused arguments, tangents, and grad mode."""
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
 from torch.autograd import forward_ad
 
 from impl import Whole, gather, scatter
@@ -34,6 +37,52 @@ def test_whole_nested_or_masked_tensor_is_copied_to_every_device(topology, kind,
 def test_arguments_that_are_no_sequence_are_refused(topology, inputs):
     with pytest.raises(TypeError, match="inputs must be a sequence of arguments, not"):
         scatter_kwargs(inputs, {}, topology.take(2))
+
+
+#: Arguments of which those without grad mode are split by a loop of their own.
+ARGUMENTS = st.one_of(
+    st.sampled_from([None, 1.5, "text", (), [2]]),
+    st.tuples(st.sampled_from([(4, 3), (3, 4), (2, 2), (0, 3), (4,), ()]), st.sampled_from("cd")),
+)
+
+
+@given(
+    drawn=st.lists(ARGUMENTS, max_size=3),
+    count=st.integers(1, 3),
+    dim=st.sampled_from([0, 1, -1]),
+    weights=st.none() | st.lists(st.integers(1, 3), min_size=3, max_size=3),
+)
+def test_arguments_are_split_without_grad_mode_as_with_it(topology, drawn, count, dim, weights):
+    def build(value):
+        if not (type(value) is tuple and value):
+            return value
+        shape, place = value
+        device = "cpu" if place == "c" else topology.device(0)
+        return torch.arange(torch.Size(shape).numel(), device=device).view(shape)
+
+    def describe(value):
+        if isinstance(value, Tensor):
+            own = [value.data_ptr() == each.data_ptr() for each in values if type(each) is Tensor]
+            return value.tolist(), value.shape, value.stride(), value.device, own
+        return [*map(describe, value)] if type(value) in (list, tuple) else value
+
+    def found():
+        try:
+            args, kwargs = scatter_kwargs(
+                tuple(values),
+                {"last": values[-1]} if values else None,
+                topology.take(count),
+                dim,
+                chunk_sizes=weights and weights[:count],
+            )
+        except (ValueError, IndexError) as error:
+            return type(error), str(error)
+        return describe(args), [[*map(describe, each.items())] for each in kwargs]
+
+    values = [*map(build, drawn)]
+    with torch.no_grad():
+        without = found()
+    assert without == found()
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
