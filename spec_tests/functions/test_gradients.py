@@ -131,7 +131,7 @@ def test_gradient_of_a_penalty_equals_one_device(target, topology, loss):
         return torch.autograd.grad(loss(model, weight, rows), weight)[0]
 
     found, expected = map(gradient, (_on_three_devices(target, topology), _scaled_square))
-    checks.same(found, expected, place="gradient")
+    checks.same(found, expected, place="penalty")
 
 
 class _RecordDevice(torch.autograd.Function):
