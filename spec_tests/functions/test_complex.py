@@ -12,7 +12,6 @@ MIXED = [(torch.float32, torch.complex64), (torch.complex64, torch.float32)]
 
 
 @clause("divergences.CO-2.dims-are-the-tensors-own")
-@clause("functions.scatter.gradient")
 @pytest.mark.parametrize("dim", [-1, -2])
 def test_scatter_function_splits_complex_tensors_along_their_own_dims(target, topology, dim):
     tensor = counting((4, 3), torch.complex64, topology.device(0)).conj().requires_grad_()

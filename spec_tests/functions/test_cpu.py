@@ -40,7 +40,6 @@ def test_the_output_device_may_be_the_cpu(target, topology, cpu):
 
 
 @clause("divergences.FN-3.no-warning-without-minus-one")
-@clause("functions.scatter.gradient")
 def test_backward_to_a_cpu_input_emits_no_warning(target, topology):
     rows = torch.ones((4, 2), requires_grad=True)
     chunks = target.functions.Scatter.apply(topology.take(2), None, 0, rows)

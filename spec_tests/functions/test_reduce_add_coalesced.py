@@ -92,7 +92,6 @@ def test_destination_that_holds_no_addend_is_refused(target, topology):
 
 
 @clause("divergences.FN-5.sums-anywhere-have-gradients")
-@clause("functions.reduce-add-coalesced.gradient")
 def test_a_sum_on_another_device_than_the_first_has_gradients(target, topology):
     topology.require(distinct=2)
     addends = build([dense(slot=slot, requires_grad=True) for slot in (0, 1)], topology)
