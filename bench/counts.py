@@ -161,12 +161,8 @@ def find_growth(counts: Mapping[str, Counts], allowed: Mapping[str, Counts]) -> 
         for call in counts
         if call in allowed
         for name, number in counts[call].items()
-        if number > _limit(name, allowed[call].get(name, 0))
+        if number > allowed[call].get(name, 0) * (1 + _TOLERANCE * (name == "Python calls"))
     ]
-
-
-def _limit(name: str, allowed: int) -> float:
-    return allowed * (1 + _TOLERANCE * (name == "Python calls"))
 
 
 def main() -> int:

@@ -236,11 +236,6 @@ def run_workflow(example: Example) -> None:
             _run_shell(command, example.namespace)
 
 
-def compile_only(text: str) -> None:
-    """Compile a block."""
-    compile(text, "block", "exec", dont_inherit=True)
-
-
 def _parser(parse: Callable[[str], object]) -> Callable[[Example], None]:
     def check(example: Example) -> None:
         parse(str(example.parsed))
@@ -265,7 +260,7 @@ def _reported(evaluate: Callable[[Example], None]) -> Callable[[Example], str | 
 _FUNCTIONS: Mapping[str, Callable[[Example], None]] = {
     "python": run_python,
     "py": run_part_of_program,
-    "python3": _parser(compile_only),
+    "python3": _parser(lambda text: compile(text, "block", "exec", dont_inherit=True)),
     "bash": run_shell,
     "console": check_commands,
     "text": check_output,

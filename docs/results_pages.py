@@ -13,7 +13,6 @@ from spec_tests.machine.clauses import Clause
 from spec_tests.reporting import runs
 from spec_tests.reporting.matrix import Matrix
 from spec_tests.reporting.pages import Pages
-from spec_tests.reporting.runs import Run
 
 __all__ = ["setup"]
 
@@ -25,10 +24,6 @@ def setup(app: Sphinx) -> None:
     app.connect("html-collect-pages", _collect_pages)
 
 
-def _run_address(run: Run) -> str:
-    return f"results/runs/{run.name}.html"
-
-
 def _clause_address(clause: Clause) -> str:
     anchor = re.sub(r"[._]", "-", clause.id).lower()
     return f"specification/{clause.chapter}.html#{anchor}"
@@ -36,7 +31,7 @@ def _clause_address(clause: Clause) -> str:
 
 def _collect_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     matrix = Matrix(clauses.load(), runs.load(REPORTS))
-    pages = Pages(matrix, _run_address, _clause_address)
+    pages = Pages(matrix, lambda run: f"results/runs/{run.name}.html", _clause_address)
     script = '<script src="../_static/filter.js"></script>'
     yield _page("matrix", "The matrix", pages.render("matrix", root="../") + script)
     for run in matrix.columns:

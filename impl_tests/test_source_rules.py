@@ -125,12 +125,9 @@ def test_a_program_that_imports_impl_ends_without_an_error(program):
 def test_only_the_installation_contains_strings_with_names_of_the_reference():
     # Code could pass such a string to `import_module`. impl_tests/extensions/test_install.py
     # checks that the installation calls no object of the reference.
-    found = {name_of(path) for path in IMPL if any(map(is_forbidden, strings(path)))}
+    pairs = ((path, text) for path in IMPL for text in strings(path))
+    found = {name_of(path) for path, text in pairs if text.startswith(FORBIDDEN)}
     assert found == {"extras/install.py"}
-
-
-def is_forbidden(text):
-    return text.startswith(FORBIDDEN)
 
 
 def test_impl_imports_only_torch_and_the_standard_library():

@@ -37,12 +37,6 @@ print("equal")
 """
 
 
-def require_nccl(topology):
-    """Report the test as not run if there is no CUDA device or no NCCL."""
-    if topology.accelerator != "cuda" or not dist.is_nccl_available():
-        not_run("needs a CUDA device and NCCL")
-
-
 def make_batch(rows):
     batch = torch.arange(rows * 2, dtype=torch.float64).view(rows, 2) + 1
     return batch.requires_grad_()
@@ -133,6 +127,7 @@ def test_one_rank_returns_the_output_of_its_module(pool):
 
 
 def test_one_rank_on_a_gpu_computes_the_same_as_its_module(topology):
-    require_nccl(topology)
+    if topology.accelerator != "cuda" or not dist.is_nccl_available():
+        not_run("needs a CUDA device and NCCL")
     done = run_script(NCCL_SCRIPT, Target("impl"), topology)
     assert done.stdout == "equal\n", done.stderr

@@ -129,10 +129,6 @@ def compare(topology, devices, net, criterion, x, target, change=lambda _: None,
     checks.same(*found, tolerance=checks.LAYER)
 
 
-def set_reduction(reduction):
-    return lambda criterion: setattr(criterion, "reduction", reduction)
-
-
 @given(
     rows=st.integers(1, 9),
     devices=DEVICES,
@@ -160,7 +156,7 @@ def test_loss_and_gradients_of_containers(
         Distance(function, output_form, target_form),
         FORMS[input_form].write(torch.rand(rows, 3)),
         FORMS[target_form].write(torch.rand(rows, CLASSES)),
-        set_reduction(reduction),
+        lambda criterion: setattr(criterion, "reduction", reduction),
         chunk_sizes=weights if many else None,
         mean_over="rows",
     )

@@ -134,7 +134,7 @@ def render(history: Mapping[str, Mapping[str, bool]]) -> str:
     lines = [_HEAD, "| change | thread | clause | release |", "|---|---|---|---|", *rows]
     order = [*history]
     found.sort(key=lambda flip: (order.index(flip[2]), order.index(flip[1])))
-    for (before, release), group in groupby(found, _releases):
+    for (before, release), group in groupby(found, lambda flip: flip[1:3]):
         members = list(group)
         lines += [f"\n## From {before} to {release}"]
         lines += _format_flips("Gained", [flip[0] for flip in members if flip[3]])
@@ -151,10 +151,6 @@ def _format_flips(title: str, names: Sequence[str]) -> Iterator[str]:
 
 def _by_chapter(names: Sequence[str]) -> Iterator[tuple[str, Iterator[str]]]:
     return groupby(names, lambda name: name.partition(".")[0])
-
-
-def _releases(flip: tuple[str, str, str, bool]) -> tuple[str, str]:
-    return flip[1:3]
 
 
 def _fix_row(fix: Fix, found: Sequence[tuple[str, str, str, bool]]) -> str:

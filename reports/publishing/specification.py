@@ -184,11 +184,11 @@ PAGES: Mapping[Path, Callable[[], str]] = {
 def stale() -> dict[Path, str]:
     """Return, for each page that is out of date, the text that it should have."""
     texts = {path: page() for path, page in PAGES.items()}
-    return {path: text for path, text in texts.items() if _read_or_empty(path) != text}
-
-
-def _read_or_empty(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    return {
+        path: text
+        for path, text in texts.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    }
 
 
 def write() -> list[Path]:

@@ -140,7 +140,8 @@ def _warning_texts(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
 
 
 def _input_gradients(result: object, inputs: Mapping[str, Any]) -> Any:
-    leaves = {path: tensor for path, tensor in _all_tensors(inputs) if tensor.requires_grad}
+    given = (pair for name, value in inputs.items() for pair in tensors(value, name))
+    leaves = {path: tensor for path, tensor in given if tensor.requires_grad}
     outputs = [tensor for _, tensor in tensors(result, "result") if tensor.requires_grad]
     if not leaves or not outputs:
         return None
@@ -151,10 +152,6 @@ def _input_gradients(result: object, inputs: Mapping[str, Any]) -> Any:
     except RuntimeError as error:
         return raised_by(error)
     return snapshot(dict(zip(leaves, found, strict=True)), {}, strides=False)
-
-
-def _all_tensors(inputs: Mapping[str, Any]) -> list[tuple[str, Tensor]]:
-    return [pair for name, value in inputs.items() for pair in tensors(value, name)]
 
 
 def cotangent(output: Tensor) -> Tensor:

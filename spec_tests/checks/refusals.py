@@ -29,7 +29,8 @@ def refused(
     """
     __tracebackhide__ = True
     result = _observe_with_unchanged_inputs(call, target, topology)
-    parts = [_fill_in(part, topology) for part in ([text] if isinstance(text, str) else text)]
+    names = {"KIND": topology.accelerator.upper(), "ordinals": topology.ordinals}
+    parts = [part.format(**names) for part in ([text] if isinstance(text, str) else text)]
     is_whole = isinstance(text, str) or not isinstance(result, Raised)
     expected = " … ".join(parts) if is_whole else result.text
     checks.same(result, Raised(error.__name__, expected), call)
@@ -43,7 +44,3 @@ def _observe_with_unchanged_inputs(call: Call, target: Target, topology: Topolog
     unchanged = call.inputs(topology)
     checks.same(outcome.inputs, snapshot(unchanged, unchanged), call, place="input")
     return outcome.result
-
-
-def _fill_in(text: str, topology: Topology) -> str:
-    return text.format(KIND=topology.accelerator.upper(), ordinals=topology.ordinals)

@@ -43,11 +43,6 @@ class PartlyUsedLayers(nn.Module):
         return total.square()
 
 
-def chunkwise(module):
-    """Return a function that applies ``module`` to each half of its input and joins outputs."""
-    return lambda x: torch.cat([module(chunk) for chunk in x.chunk(2)])
-
-
 def list_gradients(module):
     """Return the gradient of each parameter as a list, or None."""
     return {
@@ -82,7 +77,7 @@ def test_gradients_of_partly_used_layers_equal_those_without_replicas(
     parallel, plain = (PartlyUsedLayers(uses, tied).to(topology.device(0)) for _ in range(2))
     model = target.data_parallel.DataParallel(parallel, topology.take(2))
     differentiate(model, four_rows(topology))
-    differentiate(chunkwise(plain), four_rows(topology))
+    differentiate(lambda x: torch.cat([*map(plain, x.chunk(2))]), four_rows(topology))
     checks.same(list_gradients(parallel), list_gradients(plain), (uses, tied))
 
 

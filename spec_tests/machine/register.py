@@ -139,7 +139,7 @@ def load(path: Path, known_clauses: Mapping[str, Clause] | None = None) -> list[
             or its clause is unknown.
     """
     tables = read_tables(path)
-    default = {name: tables[name] for name in ("kind", "versions") if name in tables}
+    default: dict[str, Any] = {key: tables[key] for key in ("kind", "versions") if key in tables}
     own = [_parse_record({**default, **table}, path) for table in tables.get("divergence", [])]
     default |= {"kind": DRAFTED_KIND, "observed": "", "reason": "drafted, not examined"}
     own += [_parse_record({**default, **table}, path) for table in tables.get("drafted", [])]

@@ -61,10 +61,6 @@ async def fetch():
     return "fetched"
 
 
-def run_event_loop():
-    return asyncio.run(fetch())
-
-
 def barrier(count, concurrent):
     return threading.Barrier(count, timeout=TIMEOUT) if concurrent else None
 
@@ -173,6 +169,6 @@ def test_only_a_single_module_runs_in_the_callers_event_loop(target, topology, c
     async def call():
         (loop,) = run(target, topology, [Lambda(asyncio.get_running_loop)])
         assert loop is asyncio.get_running_loop()
-        return run(target, topology, [Lambda(run_event_loop)] * count)
+        return run(target, topology, [Lambda(lambda: asyncio.run(fetch()))] * count)
 
     checks.same(asyncio.run(call()), ["fetched"] * count)

@@ -22,11 +22,8 @@ def wait_for_autograd_threads() -> None:
     idle = 0
     while idle < _IDLE_POLLS and time.monotonic() < deadline:
         time.sleep(_POLL_INTERVAL)
-        idle = 0 if _has_running_autograd_thread() else idle + 1
-
-
-def _has_running_autograd_thread() -> bool:
-    return any(_is_running_autograd_thread(task) for task in Path("/proc/self/task").glob("*"))
+        is_running = any(map(_is_running_autograd_thread, Path("/proc/self/task").glob("*")))
+        idle = 0 if is_running else idle + 1
 
 
 def _is_running_autograd_thread(task_folder: Path) -> bool:

@@ -63,7 +63,9 @@ class Hook:
 def _call(hook: Hook, *arguments: Any) -> Any:
     """Write a call of a hook to the log. Return the doubled tensors if the hook changes them."""
     module, *seen = arguments if isinstance(arguments[0], nn.Module) else (None, *arguments)
-    facts = pytree.tree_map_only(Tensor, _facts, seen)
+    facts = pytree.tree_map_only(
+        Tensor, lambda each: (tuple(each.shape), str(each.device), each.dtype), seen
+    )
     training = getattr(module, "training", None)
     # The class of a wrapper may have any name.
     name = "wrapper" if hasattr(module, "module") else type(module).__name__
@@ -76,10 +78,6 @@ def _call(hook: Hook, *arguments: Any) -> Any:
     doubled = pytree.tree_map_only(Tensor, lambda each: each * 2, seen[place])
     is_pair = hook.kind == "forward_pre" and "with_kwargs" in hook.flags
     return (doubled, seen[1]) if is_pair else doubled
-
-
-def _facts(tensor: Tensor) -> tuple[object, ...]:
-    return tuple(tensor.shape), str(tensor.device), tensor.dtype
 
 
 def _add(entry: tuple[Any, ...] | None) -> None:

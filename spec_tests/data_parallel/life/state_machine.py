@@ -119,7 +119,7 @@ class Life(RuleBasedStateMachine):
         if None in slots and violations.CPU_DEVICES in self.known:
             slots = (0, 1)
         devices = [self.topology.device(slot) for slot in slots]
-        if violations.SHARED_COPIES in self.known and _changes_buffers(net):
+        if violations.SHARED_COPIES in self.known and _kinds(net) & {"batch_norm", "counter"}:
             devices = list(dict.fromkeys(devices))
         if "batch_norm" in _kinds(net) and capabilities.offers("float64"):
             net = replace(net, dtype=torch.float64)
@@ -302,10 +302,6 @@ class Life(RuleBasedStateMachine):
         given = self.kept(side, rows, torch.device("cpu")) if letter.isupper() else {}
         with torch.set_grad_enabled(letter not in "nN"):
             return side.forward(self.batch(rows, place), given, functional=False)
-
-
-def _changes_buffers(net: ModuleSpec) -> bool:
-    return bool(_kinds(net) & {"batch_norm", "counter"})
 
 
 def _kinds(net: ModuleSpec) -> set[str]:
