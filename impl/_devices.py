@@ -194,11 +194,6 @@ def is_on_accelerator(tensor: Tensor) -> bool:
     return _is_usable(tensor.device.type)
 
 
-def is_minus_one(device: DeviceLike | None) -> bool:
-    """Return whether ``device`` is -1, the deprecated name of the CPU as a target."""
-    return is_ordinal(device) and device == -1
-
-
 def is_of_type(device: torch.device, device_type: str | None) -> bool:
     """Return whether ``device`` is of the type ``device_type``; False for None."""
     return device.type == device_type
@@ -291,7 +286,7 @@ def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
 
     With ``warns``, -1 issues a FutureWarning that points to the caller of the calling function.
     """
-    if not is_minus_one(device):
+    if not (is_ordinal(device) and device == -1):
         return as_device_or_current(device)
     if warns:
         warnings.warn(
