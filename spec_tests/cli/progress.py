@@ -58,14 +58,15 @@ class RunMonitor:
 
     def has_only_missing_names(self) -> bool:
         """Return whether missing names of the target are the only errors of the run."""
-        found = self._log.verdicts.values() if self._log is not None else ()
-        return not self._errors and "fail" not in found
+        return not self._errors and "fail" not in self._verdicts()
 
     def has_failed(self) -> bool:
         """Return whether a test has failed."""
-        return self._log is not None and not {"fail", "not-offered"}.isdisjoint(
-            self._log.verdicts.values()
-        )
+        return not {"fail", "not-offered"}.isdisjoint(self._verdicts())
+
+    def _verdicts(self) -> set[str]:
+        """Return the verdicts of all tests, also of those that ended before their clauses."""
+        return {test.verdict for test in self._log.tests} if self._log is not None else set()
 
     def undecided(self) -> list[str]:
         """Return the clauses about the target that the run has not decided."""

@@ -40,6 +40,8 @@ _IN_FACTS = "its tests fail in facts of"
 #: a clause that the failure fails.
 CLAUSE, UNSELECTED = "clause", "clause that is not selected"
 FAILURE, DECLARED, PROGRAM, FAILS = "failure", "declared", "program", "fails"
+#: The metadata that a run has in common with the run that it resumes.
+_OF_ONE_RUN = ("target", "reference", "torch", "accelerator", "devices", "suite")
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
 #: The conclusion about a run that violates only clauses that torch.nn.parallel violates, too.
@@ -443,6 +445,20 @@ class Recorder:
         self._metadata = metadata
         self._file: TextIO | None = None
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Refuse to resume a run of another target, suite or release, or on other devices."""
+        if not self.resumed_tests or self._path is None:
+            return
+        now = self._metadata()
+        for before in _read_lines(self._path)[0]:
+            for name in _OF_ONE_RUN:
+                if before.get(name) != now[name]:
+                    raise pytest.UsageError(
+                        f"{self._path} is of another run: {name} {before.get(name)!r}, and not "
+                        f"{now[name]!r}; repeat the command without --resume"
+                    )
+
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Store the number of tests. With pytest-xdist only the workers collect."""
         self.collected = len(session.items)
@@ -499,6 +515,8 @@ class Recorder:
             return []
         left = self.collected - len({test.test for test in self.tests[len(self.resumed_tests) :]})
         lines = summary(found)
+        if lost := [test.test for test in self.tests if test.fails_run and not test.clause]:
+            lines.append(f"{len(lost)} tests failed before their clauses were known: {lost[0]}")
         if left > 0:
             lines.append(f"stopped: {left} of {self.collected} tests were not run")
         if self._path is not None:

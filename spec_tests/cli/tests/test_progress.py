@@ -14,7 +14,7 @@ import pytest
 
 from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.cli.main import main
-from spec_tests.cli.progress import Progress
+from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine import judge, verdicts
 from spec_tests.machine.tests.fixtures import ROOT
@@ -80,6 +80,19 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
         "  comm.scatter.slices  python repro/comm_scatter_slices.py",
     ]
     assert Path("repro/comm_scatter_zero-sizes.py").read_text().endswith("\nprint(1)")
+
+
+def test_a_test_that_ends_its_process_in_a_setup_fails_the_run():
+    report = pytest.TestReport("a.py::test_it", ("t", 0, "t"), {}, "failed", None, "???")
+    judge.add_failure(report, judge.PROCESS_ENDED)
+    log = verdicts.Recorder(None, resume=False, metadata=dict)
+    log.pytest_runtest_logreport(_test_report("passed", "a.py::test_other"))
+    log.pytest_runtest_logreport(report)
+    config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda name: log))
+    monitor = RunMonitor()
+    monitor.pytest_sessionstart(SimpleNamespace(config=config))
+    assert monitor.has_failed()
+    assert not monitor.has_only_missing_names()
 
 
 def test_clauses_that_the_reference_passes_come_first():

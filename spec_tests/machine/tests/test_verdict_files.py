@@ -133,3 +133,15 @@ def test_resume_runs_the_tests_that_a_killed_run_did_not_finish(run_suite, pytes
     assert result.ret == pytest.ExitCode.TESTS_FAILED  # The former run had a failure.
     result.stdout.re_match_lines([r"all +1 +0 +0 +1 +0"])
     assert [line["verdict"] for line in read_verdicts(path)] == ["fail", "pass"]
+
+
+def test_a_run_of_another_target_is_not_resumed(run_suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    body = TWO_TESTS.format(one="True", two="pass")
+    run_suite(body, f"--verdicts={path}")
+    before = path.read_text().replace('"target": "impl"', '"target": "other"')
+    path.write_text(before)
+    result = run_suite(body, f"--verdicts={path}", "--resume")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *verdicts.jsonl is of another run: target 'other', *"])
+    assert path.read_text() == before
