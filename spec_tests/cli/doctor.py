@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from spec_tests.machine.devices import Topology
     from spec_tests.machine.probes import Finding
 
-#: The modules that pip installs with ``[suite]``, and torch, which users install themselves.
+#: The modules that a run imports. pip installs all but torch with the extra ``suite``.
 MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy", "msgspec")
-EXTRA = "remedy: pip install 'torch-parallel-spec[suite]' (and torch, 2.11 or newer)"
+EXTRA = (
+    "remedy: pip install 'torch-parallel-spec[suite]' --find-links FOLDER, the folder of the wheel "
+    "(and torch, 2.11 or newer)"
+)
 
 #: The oldest supported release of PyTorch.
 OLDEST = (2, 11)

@@ -15,8 +15,8 @@ from spec_tests.reporting.runs import Run
 
 #: The modules that pip installs with ``[report]``.
 MODULES = ("jinja2",)
-#: The folders with published runs: one in the root of a checkout, and the installed package.
-PUBLISHED = (Path("reports"), Path(__file__).resolve().parents[1])
+#: The folders with published runs: one of the checkout, and the installed package.
+PUBLISHED = (Path(__file__).resolve().parents[2] / "reports", Path(__file__).resolve().parents[1])
 #: The color of the badge for each conclusion.
 _COLORS = {
     "conforms": "brightgreen",
@@ -24,7 +24,7 @@ _COLORS = {
     "does not conform": "orange",
     "is not decided": "lightgrey",
 }
-EXTRA = "remedy: pip install 'torch-parallel-spec[report]'"
+EXTRA = "remedy: pip install jinja2"
 
 
 def main(options: argparse.Namespace) -> int:

@@ -78,5 +78,5 @@ def test_a_report_without_a_run_exits_with_status_4(tmp_path, capsys, monkeypatc
 def test_a_report_names_missing_modules_and_the_remedy(monkeypatch, capsys):
     monkeypatch.setattr(report, "MODULES", ("no_such_name",))
     assert main(["report"]) == 1
-    remedy = "remedy: pip install 'torch-parallel-spec[report]'"
+    remedy = "remedy: pip install jinja2"
     assert capsys.readouterr().err == f"missing: no_such_name\n{remedy}\n"
