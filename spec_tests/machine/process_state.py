@@ -16,6 +16,10 @@ from typing import Any
 
 import torch
 
+# torch imports this module, and sympy with it, in the first call that computes a memory format.
+# sympy adds a warning filter, which would look like a change by that call.
+import torch.fx.experimental.symbolic_shapes  # noqa: F401
+
 from spec_tests.machine.devices import Topology
 
 
