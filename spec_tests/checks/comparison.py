@@ -190,7 +190,7 @@ def _outcome_differences(
             yield from _text_differences(*pair, place, text)
         elif name == "changes":
             found, wanted = ("; ".join(each.values()) or "nothing" for each in pair)
-            text = f"the call has changed {found}; expected: {wanted}"
+            text = f"changed by the call: {found}; expected: {wanted}"
             yield from _text_differences(tuple(pair[0]), tuple(pair[1]), place, text)
         else:
             yield from differences(*pair, place, tolerance)

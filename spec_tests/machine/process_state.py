@@ -18,7 +18,7 @@ import torch
 
 # torch imports this module, and sympy with it, in the first call that computes a memory format.
 # sympy adds a warning filter, which would look like a change by that call.
-import torch.fx.experimental.symbolic_shapes  # noqa: F401
+import torch.fx.experimental.symbolic_shapes
 
 from spec_tests.machine.devices import Topology
 
