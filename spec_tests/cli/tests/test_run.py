@@ -130,7 +130,7 @@ def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     assert "the run was interrupted" in warned.stderr
     assert tomllib.loads(warned.stdout) == tomllib.loads(printed.stdout)
     (drafted,) = register.load(tmp_path / "known.toml")
-    assert drafted.clauses == ("comm.scatter.slices",)
+    assert drafted.clauses == ("comm.scatter.own-device-views", "comm.scatter.slices")
     done = command("run", "wrong", *ONE_CLAUSE, "--divergences", "known.toml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "known  comm.scatter.slices" in done.stdout
