@@ -231,7 +231,8 @@ class Workers:
             ended = replace(TIME_IS_UP, text=f"{TIME_IS_UP.text}: {stack}")
         report.longrepr = ended.text
         report.user_properties += self._properties.get(crashitem, [])
-        judge.add_failure(report, ended, verdicts.property_of(report, str(ended.facts[0])))
+        record = verdicts.property_of(report, str(ended.facts[0]))
+        judge.add_failure(report, ended, record, sched.config.getoption("--clause"))
         # pytest-xdist does not count this failure for -x and --maxfail.
         sched.config.pluginmanager.get_plugin("dsession")._handlefailures(report)
 

@@ -11,7 +11,7 @@ declares the name, it is no error. A test that uses a feature or operator that t
 import functools
 import re
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -275,23 +275,33 @@ def _judge(
         text = f"{names} expects {expected}, but the failure is {', '.join(found.expected)}"
         report.longrepr = f"{report.longrepr}\n\n{text}"
         found = replace(found, text=f"{found.text}\n{text}")
-    add_failure(report, found, known.id if known else "")
+    chosen = item.config.getoption("--clause")
+    add_failure(report, found, known.id if known else "", chosen)
     if found.kind != "stale-record":
         programs.add(item, call, report, found, options_for_test(item.config))
 
 
-def add_failure(report: pytest.TestReport, found: Failure, record: str = "") -> None:
+def add_failure(
+    report: pytest.TestReport, found: Failure, record: str = "", chosen: Collection[str] = ()
+) -> None:
     """Add a failure and the clauses that it fails to the report of a test.
 
     Args:
         report: The report, with the clauses of the test.
         found: The failure.
         record: The id of the record that expects the failure, if there is one.
+        chosen: The values of ``--clause``.
     """
     if record:
         report.outcome = "skipped"
         report.wasxfail = f"known: {record}"
-    failing = violated_by(found, verdicts.clauses_in(report), clauses.load())
+    names = verdicts.clauses_in(report)
+    known = {
+        name: each
+        for name, each in clauses.load().items()
+        if not chosen or name in names or any(map(each.is_named_by, chosen))
+    }
+    failing = violated_by(found, names, known)
     report.user_properties += [(verdicts.FAILS, each) for each in failing]
     report.user_properties.append((verdicts.FAILURE, found.dumps()))
 
@@ -308,7 +318,7 @@ def violated_by(
     Args:
         found: The failure.
         names: The clauses of the test.
-        known_clauses: The clauses by id.
+        known_clauses: By id, the clauses of the test, and those that the run selects.
     """
     failing = (each for fact in found.facts for each in _about(fact, names, known_clauses))
     return list(dict.fromkeys(failing)) or [*names[:1]]

@@ -152,14 +152,21 @@ def test_facts_of_another_chapter_are_not_about_a_test(known):
     assert found == ["functions.gather.first"]
 
 
-def _report(names, failure):
-    """Return the report of a failed test of the clauses ``names``."""
+def _report(names, failure, chosen=()):
+    """Return the report of a failed test of the clauses ``names``, run with ``--clause``."""
     properties = [(verdicts.CLAUSE, name) for name in names]
     report = pytest.TestReport(
         "test_it.py::test_it", ("", 0, ""), {}, "failed", "", "call", user_properties=properties
     )
-    judge.add_failure(report, failure)
+    judge.add_failure(report, failure, chosen=chosen)
     return report
+
+
+def test_a_failure_fails_no_clause_that_the_run_leaves_out(known):
+    failed = Failure("differs", (STRIDES,), "other strides")
+    for chosen in (["comm.scatter.values"], ["comm.scatter.values", "comm.scatter.strides"]):
+        (test, *_) = verdicts.tests_of(_report(["comm.scatter.values"], failed, chosen))
+        assert test.clause == chosen[-1]
 
 
 def test_the_other_clauses_of_a_failed_test_are_not_decided(known, tmp_path):
