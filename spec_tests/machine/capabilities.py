@@ -134,12 +134,6 @@ class Capabilities:
         return f"all except {', '.join(missing)}" if missing else "all"
 
 
-def everything(topology: Topology) -> Capabilities:
-    """Return the capabilities of devices that offer all features and dtypes."""
-    features = frozenset(device_clauses.features())
-    return Capabilities(topology, features, DTYPES, (), {}, (), frozenset())
-
-
 @cache
 def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
     """Try all features and dtypes on the devices of ``topology``; return those that work.

@@ -251,20 +251,9 @@ def register_of(config: pytest.Config) -> Path | None:
     return register.path_of(target_of(config), config.getoption("--divergences"))
 
 
-def is_whole_simulator(config: pytest.Config) -> bool:
-    """Return whether the run uses the simulator without a fault and with all of its features.
-
-    It offers everything; the tests of the suite try this.
-    """
-    is_changed = config.getoption("--without") or config.getoption("--fault")
-    return topology_of(config).accelerator == "sim" and not is_changed
-
-
 def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:
     """Return what the devices of the run offer."""
     topology = topology_of(config)
-    if is_whole_simulator(config):
-        return capabilities.everything(topology)
     without = capabilities.switched_off(config) if topology.accelerator != "sim" else ()
     return capabilities.find(topology, frozenset(without))
 

