@@ -11,10 +11,21 @@ from torch import Tensor
 from spec_tests.checks.nested_values import storage_id, tensors
 from spec_tests.checks.outcome import Call, Outcome, Raised, observe
 from spec_tests.checks.snapshot import Leaf, Structure, TensorSnapshot
-from spec_tests.failure import CheckError, Fact, Failure, error_fact, error_line, failed
+from spec_tests.failure import (
+    CheckError,
+    Fact,
+    Failure,
+    error_fact,
+    error_line,
+    failed,
+    shorten,
+)
 from spec_tests.machine import capabilities
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import REFERENCE, Target
+
+#: The length in characters to which each of two values in a text is cut.
+_MAX_VALUE = 400
 
 #: The tolerance for copies and for sums of small whole numbers. Both are equal bit by bit.
 EXACT = 0.0
@@ -263,7 +274,8 @@ def differences(
             named = _inner_place(place, key)
             yield from differences(found, expected[key], named, tolerance, f"{path}[{key!r}]")
     elif type(actual) is not type(expected) or actual != expected:
-        text = f"{path} is {_describe(actual)}, expected {_describe(expected)}"
+        found, wanted = (shorten(_describe(each), _MAX_VALUE) for each in (actual, expected))
+        text = f"{path} is {found}, expected {wanted}"
         yield Difference(path, _value_fact(actual, expected, place), text)
 
 
