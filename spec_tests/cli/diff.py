@@ -12,6 +12,8 @@ from spec_tests.reporting.markdown import format_table
 ABSENT = "not-run"
 REGRESSION, IMPROVEMENT, APPEARED, GONE = "regression", "improvement", "appeared", "disappeared"
 OTHERWISE = "fails otherwise"
+#: A failure that the register of the new run records or declares, and a record out of date.
+RECORDED, REPAIRED = "recorded", "repaired"
 
 
 def main(options: argparse.Namespace) -> int:
@@ -50,7 +52,9 @@ def changes(
     changed = []
     for name in {**old, **new}:
         before, after = (each.get(name, Evidence(ABSENT)) for each in (old, new))
-        if before.verdict != after.verdict:
+        if _is_stale(after) and not _is_stale(before):
+            kind = REPAIRED
+        elif before.verdict != after.verdict:
             kind = _kind(before, after)
         elif (
             after.verdict != ABSENT
@@ -62,12 +66,19 @@ def changes(
         else:
             continue
         changed.append((kind, name, before.verdict, after.verdict))
-    order = (REGRESSION, OTHERWISE, IMPROVEMENT, APPEARED, GONE)
+    order = (REGRESSION, OTHERWISE, REPAIRED, IMPROVEMENT, RECORDED, APPEARED, GONE)
     return sorted(changed, key=lambda each: (order.index(each[0]), each[1]))
+
+
+def _is_stale(found: Evidence) -> bool:
+    """Return whether the clause fails only because a record is out of date."""
+    return found.failure is not None and found.failure.kind == "stale-record"
 
 
 def _kind(before: Evidence, after: Evidence) -> str:
     """Return the kind of a change. `VERDICTS` has the worst verdict first."""
+    if before.verdict == "fail" and (after.verdict == "known" or after.declared):
+        return RECORDED
     if before.verdict == "pass" and after.is_undecided:
         return REGRESSION
     if ABSENT in (before.verdict, after.verdict):

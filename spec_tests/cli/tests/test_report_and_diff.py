@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.cli import report
+from spec_tests.cli import diff, report
 from spec_tests.cli.main import main
+from spec_tests.failure import Fact, Failure
 from spec_tests.machine import verdicts
+from spec_tests.machine.verdicts import Evidence
 from spec_tests.reporting.tests import samples
 
 
@@ -50,6 +52,23 @@ def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, 
     assert "| disappeared | a.old | pass | not-run |" in page
     assert main(["diff", old, old]) == 0
     assert main(["diff", old, "none"]) == 4
+
+
+def test_diff_tells_recorded_and_repaired_failures_from_changes_of_the_target():
+    differs = Failure("differs", (Fact("output", "strides"),), "other strides")
+    stale = Failure("stale-record", (Fact("register", "stale"),), "remove it")
+    old = {name: Evidence("fail", failure=differs) for name in ("a.known", "a.lacking")}
+    old |= {name: Evidence("known", failure=differs) for name in ("a.better", "a.fixed")}
+    new = {"a.known": Evidence("known", failure=differs), "a.better": Evidence("pass")}
+    new["a.fixed"] = Evidence("fail", failure=stale)
+    new["a.lacking"] = Evidence("not-offered", declared="comm.scatter")
+    found = {name: kind for kind, name, *_ in diff.changes(old, new)}
+    assert found == {
+        "a.fixed": "repaired",
+        "a.better": "improvement",
+        "a.known": "recorded",
+        "a.lacking": "recorded",
+    }
 
 
 def test_report_writes_a_summary_and_a_badge(saved_runs):
