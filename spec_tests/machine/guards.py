@@ -11,6 +11,7 @@ worker with a usage error collects no tests and sends the text of the error to t
 which prints it. A worker that ends before it has collected tests ends the run.
 """
 
+import faulthandler
 import hashlib
 import os
 import re
@@ -18,6 +19,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import traceback
 import unittest
 import warnings
@@ -128,12 +130,21 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
 
 
 def _end_at_limit(path: Path, limit: float | None, thread: int, ended: threading.Event) -> None:
-    """End the process if the test reaches ``limit``; None: if an example reaches its limits."""
-    if limit is not None:
-        if not ended.wait(limit):
-            _end(path, f"it has not ended in {limit:g} s", thread)
-        return
-    while not ended.wait(1):
+    """End the process if the test reaches ``limit``; None: if an example reaches its limits.
+
+    A thread may wait for ever in C, with the interpreter lock. Then this thread does not run, and
+    faulthandler ends the process.
+    """
+    end = time.monotonic() + (limit or 0)
+    while True:
+        faulthandler.dump_traceback_later(2 * (limit or EXAMPLE_LIMIT), exit=True)
+        if ended.wait(1 if limit is None else min(1, max(0, end - time.monotonic()))):
+            faulthandler.cancel_dump_traceback_later()
+            return
+        if limit is not None:
+            if time.monotonic() >= end:
+                _end(path, f"it has not ended in {limit:g} s", thread)
+            continue
         seconds, own = judge.seconds_of_example()
         if seconds > EXAMPLE_LIMIT:
             _end(path, f"an example has not ended in {EXAMPLE_LIMIT} s", thread)

@@ -14,7 +14,7 @@ pytest_plugins = ["pytester"]
 
 #: An error or value, each of whose methods in ``names`` raises another error.
 HOSTILE = """
-import itertools, os, sys, threading, time, unittest
+import ctypes, itertools, os, sys, threading, time, unittest
 from collections.abc import Sequence
 from hypothesis import given, strategies as st
 from spec_tests import checks
@@ -57,10 +57,14 @@ TEST = """
 @clause("a.one")
 def test_{}(target): {}
 """
+#: The second test hangs in C and keeps the interpreter lock.
 HANG = """
 @clause("a.one")
 @pytest.mark.timeout(1)
 def test_hang(target): threading.Event().wait()
+@clause("a.one")
+@pytest.mark.timeout(1)
+def test_hang_in_c(target): ctypes.PyDLL(None).sleep(1000)
 """
 GIVEN = """
 @clause("a.one")
@@ -78,7 +82,7 @@ def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
         for each in STATEMENTS.items()
         if each[1].startswith(("throw", "chain"))
     ]
-    tests.append(HANG)  # A worker that has imported all modules runs it: its limit is short.
+    tests.append(HANG)  # A worker that has imported all modules runs them: their limit is short.
     path = pytester.path / "verdicts.jsonl"
     body = HOSTILE + "".join(tests) + TWO_TESTS.format(one="True", two="pass")
     done = run_suite(body, "-n1", f"--verdicts={path}")
@@ -86,7 +90,7 @@ def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
     _, *lines = [json.loads(line) for line in path.read_text().splitlines()]
     passed = {line["test"] for line in lines if line["verdict"] != "fail"}
     assert passed == {"test_it.py::test_one", "test_it.py::test_two"}
-    assert len(lines) == len(tests) + 2
+    assert len(lines) == len(tests) + 3
     assert "INTERNALERROR" not in done.stdout.str() + done.stderr.str()
     monkeypatch.setattr(clauses.load, "__defaults__", (pytester.path / "clauses.toml",))
     register = pytester.path / "drafted.toml"
@@ -94,6 +98,6 @@ def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
     done = run_suite(body, "-n1", f"--divergences={register}", f"--verdicts={path}")
     assert done.ret == pytest.ExitCode.OK, done.stdout.str()
     verdicts = {test.test: test.verdict for test in read(path)}
-    assert verdicts["test_it.py::test_hang"] == "known"
+    assert verdicts["test_it.py::test_hang"] == verdicts["test_it.py::test_hang_in_c"] == "known"
     monkeypatch.setattr("spec_tests.cli.draft.SUITE", pytester.path)
     assert draft(read(path), register_file=register) == register.read_text()
