@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -46,6 +46,9 @@ ARGUMENTS = st.one_of(
 )
 
 
+@example(drawn=[((3, 4), "d"), 1.5, ((3, 4), "d")], count=2, dim=0, weights=None)
+@example(drawn=[((4, 3), "d"), ((3, 4), "d")], count=2, dim=0, weights=None)
+@example(drawn=[((4, 3), "d")], count=3, dim=0, weights=[1, 3, 2])
 @given(
     drawn=st.lists(ARGUMENTS, max_size=3),
     count=st.integers(1, 3),

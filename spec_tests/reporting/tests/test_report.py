@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from spec_tests.cli import report
 from spec_tests.cli.main import main
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine import clauses
@@ -20,6 +21,7 @@ VERDICTS = {ONE: "fail", TWO: "known", THREE: "not-run"}
 def write_page(tmp_path, monkeypatch):
     """Return a function that writes the page of files, in a folder without other files."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "PUBLISHED", (tmp_path / "reports",))
 
     def write(*files):
         assert main(["report", *map(str, files)]) == 0
