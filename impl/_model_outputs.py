@@ -31,6 +31,7 @@ _FIELDS: Mapping[str, Mapping[str, Any]] = {
     "Encodec": {"audio_codes": 1},
     "LwDetr": {**_LAYERS, "intermediate_reference_points": 1},
     "RfDetr": {**_LAYERS, "intermediate_reference_points": 1},
+    "Sam3": {"decoder_reference_boxes": 1},
     "TableTransformer": _LAYERS,
     "XLNet": {"mems": 1},
 }
