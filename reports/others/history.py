@@ -18,8 +18,6 @@ from spec_tests.reporting.runs import REFERENCE, Run, load
 HERE = Path(__file__).parent
 PAGE = HERE / "CHANGES.md"
 SINCE = SUITE / "since.toml"
-#: The reason of clauses that failed tests do not decide, in published runs of an earlier suite.
-_NOT_DECIDED = "its tests fail in facts of other clauses"
 #: Clauses that the map of CUDA's names disturbs: texts with the device type or with an operator of
 #: PyTorch, and a function that tests replace. Older releases have no verdict for them. All other
 #: verdicts of the unpacked files of 2.13.0 are those of the installed release.
@@ -84,7 +82,7 @@ def _passed(run: Run, *, old: bool) -> dict[str, bool]:
         for name, each in run.evidence.items()
         if name in known
         and known[name].is_about_target
-        and (each.verdict != "not-run" or each.is_undecided or each.reason == _NOT_DECIDED)
+        and (each.verdict != "not-run" or each.is_undecided)
         and not (old and name in DISTURBED)
     }
 
