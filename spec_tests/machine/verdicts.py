@@ -240,7 +240,7 @@ class Evidence:
     """The verdict of one clause in one run, with its evidence. A passing clause has none.
 
     Args:
-        verdict: The verdict of the clause: the worst verdict of its tests.
+        verdict: The verdict of the clause: the worst of its tests, by their `rank`.
         reason: Why the clause is not offered or was not run, or the clause that its tests fail.
         failure: The failure, also of a clause that is *not-run* because its failed tests do not
             decide it; None for a run of an earlier suite.
@@ -292,7 +292,7 @@ def _has_call(test: TestVerdict) -> bool:
 
 
 def by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
-    """Return the verdict of each clause: the worst verdict of its tests."""
+    """Return the verdict of each clause: the worst of its tests, by their `rank`."""
     return {name: each.verdict for name, each in find_evidence(tests).items()}
 
 
