@@ -63,7 +63,8 @@ def as_markdown(run: Run) -> str:
     for title, groups in evidence.causes_by_title(run.evidence, run.violated_by_reference).items():
         lines = (f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups)
         causes += ["", title, "", *lines]
-    head = [f"# {escape(run.label)}", "", run.claim, verdicts.explain(run.verdicts), ""]
+    notes = filter(None, (run.about.get("incomplete"), verdicts.explain(run.verdicts)))
+    head = [f"# {escape(run.label)}", "", run.claim, *notes, ""]
     return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), *causes, ""])
 
 

@@ -76,6 +76,7 @@ def test_report_writes_a_summary_and_a_badge(saved_runs):
     assert main(["report", new, "--summary", "summary.md", "--badge", "badge.json"]) == 0
     summary = Path("summary.md").read_text()
     assert summary.startswith("# theirs · torch 2.12.0 · sim · new\n\nsuite 1.0 is not decided: ")
+    assert "\nthe run was interrupted\n" in summary
     assert "| all | 2 | 0 | 1 | 2 | 0 |" in summary
     title = "2 of 2 failed clauses pass in torch.nn.parallel:"
     assert summary.endswith(
