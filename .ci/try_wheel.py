@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 RELEASES = json.loads(Path(__file__).with_name("releases.json").read_text(encoding="utf-8"))
@@ -46,13 +46,13 @@ def main(folder: Path) -> None:
     (wheel,) = (folder / "dist").glob("*.whl")
     (sdist,) = (folder / "dist").glob("*.tar.gz")
 
-    def call(tool: str, *arguments: str, status: int = 0) -> None:
+    def call(tool: str, *arguments: str, statuses: Sequence[int] = (0,)) -> None:
         print("$", tool, *arguments, flush=True)
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         command = [tools / tool, *arguments]
         actual = subprocess.run(command, cwd=empty, env=environment, check=False).returncode
-        if actual != status:
-            sys.exit(f"exit status {actual}, expected {status}")
+        if actual not in statuses:
+            sys.exit(f"exit status {actual}, expected {statuses[0]}")
 
     call("pip", "install", "-q", str(wheel), f"torch=={TORCH}", "pytest", "ninja", "setuptools")
     _test_simulator(call, empty)
@@ -68,7 +68,7 @@ def _test_simulator(call: Callable[..., None], empty: Path) -> None:
     (empty / "test_race.py").write_text(RACE, encoding="utf-8")
     (empty / "empty.ini").write_text("[pytest]\n", encoding="utf-8")
     call("pytest", *SIMULATOR)
-    call("pytest", *SIMULATOR, "--races", status=1)
+    call("pytest", *SIMULATOR, "--races", statuses=[1])
 
 
 def _test_commands(call: Callable[..., None], empty: Path) -> None:
@@ -87,7 +87,9 @@ def _test_commands(call: Callable[..., None], empty: Path) -> None:
     call("pytest", *suite, *options, "-n", "2")
     benchmark = ("-p", "spec_tests", "--pyargs", "spec_bench.bench_parallel_apply")
     call("pytest", *benchmark, *options, "--benchmark-max-time=0.1", "--benchmark-json=run.json")
-    call("python", "-m", "spec_bench.compare", "run.json", "--before", "run.json")
+    # On a busy machine the rows are unsure.
+    compare = ("python", "-m", "spec_bench.compare", "run.json", "--before", "run.json")
+    call(*compare, statuses=[0, 3])
 
 
 if __name__ == "__main__":
