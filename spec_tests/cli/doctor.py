@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 #: The modules that a run imports. pip installs all but torch with the extra ``suite``.
 MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy", "msgspec")
 EXTRA = (
-    "remedy: pip install 'torch-parallel-spec[suite]' --find-links FOLDER, with the folder of the "
-    "wheel (and torch, 2.11 or newer)"
+    "remedy: pip install --find-links FOLDER 'torch-parallel-spec[suite]', where FOLDER has the "
+    "wheel, and torch 2.11 or newer"
 )
 
 #: The oldest supported release of PyTorch.

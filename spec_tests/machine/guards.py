@@ -132,25 +132,29 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
 def _end_at_limit(path: Path, limit: float | None, thread: int, ended: threading.Event) -> None:
     """End the process if the test reaches ``limit``; None: if an example reaches its limits.
 
-    A thread may wait for ever in C, with the interpreter lock. Then this thread does not run, and
+    If a thread hangs in C and keeps the interpreter lock, this function does not run any more, and
     faulthandler ends the process.
     """
-    end = time.monotonic() + (limit or 0)
+    start = time.monotonic()
     while True:
         faulthandler.dump_traceback_later(2 * (limit or EXAMPLE_LIMIT), exit=True)
-        if ended.wait(1 if limit is None else min(1, max(0, end - time.monotonic()))):
+        if ended.wait(1):
             faulthandler.cancel_dump_traceback_later()
             return
-        if limit is not None:
-            if time.monotonic() >= end:
-                _end(path, f"it has not ended in {limit:g} s", thread)
-            continue
-        seconds, own = judge.seconds_of_example()
-        if seconds > EXAMPLE_LIMIT:
-            _end(path, f"an example has not ended in {EXAMPLE_LIMIT} s", thread)
-        if own > PROCESSOR_LIMIT:
-            text = f"an example has not ended in {PROCESSOR_LIMIT} s of processor time"
+        if text := _reached_limit(limit, time.monotonic() - start):
             _end(path, text, thread)
+
+
+def _reached_limit(limit: float | None, seconds: float) -> str:
+    """Return which limit a test has reached after ``seconds``; empty if it has reached none."""
+    if limit is not None:
+        return f"it has not ended in {limit:g} s" if seconds >= limit else ""
+    of_example, own = judge.seconds_of_example()
+    if of_example > EXAMPLE_LIMIT:
+        return f"an example has not ended in {EXAMPLE_LIMIT} s"
+    if own > PROCESSOR_LIMIT:
+        return f"an example has not ended in {PROCESSOR_LIMIT} s of processor time"
+    return ""
 
 
 def _end(path: Path, text: str, thread: int) -> None:
