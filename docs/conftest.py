@@ -32,4 +32,4 @@ pytest_collect_file = Sybil(
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Enable the accelerator before the first block."""
-    item.config.pluginmanager.getplugin("spec_tests.machine.hooks").topology_of(item.config)
+    item.config.pluginmanager.getplugin("spec_tests.machine.fixtures").topology_of(item.config)

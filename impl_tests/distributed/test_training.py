@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from impl import DataParallel, distributed
 from impl_tests.distributed.results import check_close, copy_to_cpu
-from spec_tests.machine import hooks
+from spec_tests.machine import profiles
 from spec_tests.machine.devices import Topology
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs, move
@@ -134,7 +134,7 @@ def test_every_rank_trains_like_one_process(pool, topology, training):
     check_same_training(pool, topology, training)
 
 
-@hooks.divide_examples(3)
+@profiles.divide_examples(3)
 @given(module=STATEFUL, ranks=st.integers(1, 4), calls=st.sampled_from([1, 2]))
 def test_rank_zero_has_the_buffers_of_one_process(pool, topology, module, ranks, calls):
     check_same_training(pool, topology, Training(module, ranks, rows=(8, 12), calls=calls))

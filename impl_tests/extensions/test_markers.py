@@ -14,7 +14,7 @@ from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.numerical_gradients import check_gradients, check_second_gradients
 from spec_tests.checks.outcome import cotangent
 from spec_tests.checks.snapshot import snapshot
-from spec_tests.machine import capabilities, hooks
+from spec_tests.machine import capabilities, profiles
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
@@ -133,7 +133,7 @@ def test_replicas_get_chunks_of_marked_arguments_with_their_gradients(topology, 
     checks.same(compute_gradients(found, inputs), compute_gradients(expected, inputs), case)
 
 
-@hooks.divide_examples(5)
+@profiles.divide_examples(5)
 @given(slots=device_slots())
 def test_gradients_flow_through_marked_arguments_twice(topology, slots):
     device = topology.device(0)

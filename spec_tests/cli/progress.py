@@ -16,7 +16,8 @@ from typing import NoReturn
 import pytest
 
 from spec_tests.cli.failures import Failures, remove_programs
-from spec_tests.machine import clauses, hooks, options, verdicts
+from spec_tests.machine import clauses, options, verdicts
+from spec_tests.machine.session import pytest_report_header as header
 from spec_tests.machine.verdicts import Recorder
 from spec_tests.strategies.supported_layers import pytest_report_header as layers
 
@@ -109,7 +110,7 @@ class Progress(RunMonitor):
         """Print target, reference, devices and versions."""
         super().pytest_sessionstart(session)
         self._terminal = _terminal_reporter(session.config)
-        for line in (*hooks.pytest_report_header(session.config), layers(session.config)):
+        for line in (*header(session.config), layers(session.config)):
             self._terminal.write_line(line)
         self._terminal.write_line("collecting the tests ...")
         # It prints "node down: Not properly terminated" before the failure of a test that hangs.

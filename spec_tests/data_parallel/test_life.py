@@ -22,7 +22,7 @@ from spec_tests.checks.snapshot import snapshot
 from spec_tests.data_parallel.life import log, violations
 from spec_tests.data_parallel.life.root import STRUCTURES
 from spec_tests.data_parallel.life.state_machine import TOLERANCES, Life, step
-from spec_tests.machine import capabilities, hooks, register
+from spec_tests.machine import capabilities, profiles, register
 from spec_tests.machine.capabilities import dtype_name
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.machine.options import target_of
@@ -335,7 +335,7 @@ def test_a_wrapper_lives_like_a_naive_one(
         capabilities.require(feature)
     known = known_clauses | violations.shown_by(target, topology)
     run_state_machine_as_test(
-        lambda: machine(target, topology, known), settings=hooks.lives(divisor)
+        lambda: machine(target, topology, known), settings=profiles.lives(divisor)
     )
 
 

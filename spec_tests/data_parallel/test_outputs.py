@@ -10,7 +10,7 @@ from torch import nn
 
 from spec_tests import checks
 from spec_tests.checks import wrapper_laws as laws
-from spec_tests.machine import hooks
+from spec_tests.machine import profiles
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, build, device_lists
 from spec_tests.strategies.data_parallel import (
@@ -119,7 +119,7 @@ def test_every_replica_gets_the_same_constant_object(target, topology, devices):
 
 
 @clause("data_parallel.script-modules")
-@hooks.divide_examples(4)
+@profiles.divide_examples(4)
 @given(call=script_calls())
 def test_script_modules_have_the_outputs_of_the_reference(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)

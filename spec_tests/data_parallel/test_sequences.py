@@ -11,7 +11,7 @@ from torch import nn
 from spec_tests import checks
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.checks.wrapper_laws import with_gradients
-from spec_tests.machine import hooks
+from spec_tests.machine import profiles
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.packed_sequences import Packed, packed_specs, unpack
 from spec_tests.strategies.small_modules import Calls
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings(*WARNINGS)
 
 
 @clause("data_parallel.nested-tensors")
-@hooks.divide_examples(3)
+@profiles.divide_examples(3)
 @given(
     spec=jagged_specs() | masked_specs(),
     slots=device_slots(),
@@ -52,7 +52,7 @@ def test_nested_and_masked_inputs_give_the_results_of_the_module(
 
 
 @clause("divergences.SG-13.training-on-nested-and-masked-tensors")
-@hooks.divide_examples(3)
+@profiles.divide_examples(3)
 @given(
     spec=jagged_specs(grads=(True,), slots=(0, 1, None))
     | masked_specs(grads=(True,), slots=(0, 1, None)),
@@ -85,7 +85,7 @@ def _values(found):
 
 
 @clause("divergences.SG-12.recurrent-layers-on-packed-input")
-@hooks.divide_examples(3)
+@profiles.divide_examples(3)
 @given(
     spec=packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,)), slots=device_slots()
 )

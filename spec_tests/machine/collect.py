@@ -15,7 +15,7 @@ import pytest
 
 from spec_tests.failure import SUITE
 from spec_tests.machine import clauses, guards, input_files, judge, probes, register, verdicts
-from spec_tests.machine.hooks import capabilities_of, register_of, topology_of
+from spec_tests.machine.fixtures import capabilities_of, register_of, topology_of
 
 _SELECTED = pytest.StashKey[frozenset[str]]()
 

@@ -36,7 +36,7 @@ from spec_tests import simulator
 from spec_tests.failure import Fact, Failure, end_test, error_fact, failed
 from spec_tests.machine import clauses, judge, process_state, verdicts
 from spec_tests.machine.devices import NOT_RUN
-from spec_tests.machine.hooks import topology_of
+from spec_tests.machine.fixtures import topology_of
 from spec_tests.machine.judge import PROCESS_ENDED, TIME_IS_UP
 from spec_tests.machine.target import NotOffered
 from spec_tests.simulator.pytest_plugin import is_simulated, race_text

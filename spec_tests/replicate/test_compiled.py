@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spec_tests import checks
 from spec_tests.checks import replica_laws as laws
-from spec_tests.machine import hooks
+from spec_tests.machine import profiles
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.compiled_modules import COMPILATIONS, CompiledNetwork
 from spec_tests.strategies.modules import Layer, ModuleSpec
@@ -24,7 +24,7 @@ NETWORKS = st.sampled_from(
     ]
 )
 #: Decorator that runs an eighth of the usual examples, because each example compiles a module.
-FEWER_EXAMPLES = hooks.divide_examples(8)
+FEWER_EXAMPLES = profiles.divide_examples(8)
 
 #: torch.compile reads ``.grad`` of the parameters of replicas, which are not leaves.
 pytestmark = pytest.mark.filterwarnings(

@@ -17,7 +17,7 @@ from spec_tests.checks.replica_laws import (
     replica_tensors,
 )
 from spec_tests.checks.snapshot import snapshot
-from spec_tests.machine import hooks
+from spec_tests.machine import profiles
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.modules import PICKLABLE, SEPARATE, Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import slot_lists
@@ -58,7 +58,7 @@ def _require_grad(tensors):
 
 
 #: Decorator that runs half of the usual number of examples, because each is slow.
-FEWER_EXAMPLES = hooks.divide_examples(2)
+FEWER_EXAMPLES = profiles.divide_examples(2)
 
 
 def save_and_load(module):

@@ -12,7 +12,7 @@ from spec_tests.checks.numerical_gradients import (
     check_gradients,
     check_second_gradients,
 )
-from spec_tests.machine import hooks
+from spec_tests.machine import profiles
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.module_kinds import ModuleOfKind
@@ -29,7 +29,7 @@ CALLS = replicate_calls(kinds=PRECISE, called=True) | replicate_calls(
     kinds=("linear", "grad_buffer"), called=True
 )
 #: Decorator that runs a fifth of the usual number of examples, because each is slow.
-FEWER_EXAMPLES = hooks.divide_examples(5)
+FEWER_EXAMPLES = profiles.divide_examples(5)
 
 
 @clause("replicate.outputs")

@@ -10,12 +10,12 @@ from hypothesis import given
 from torch import nn
 
 from spec_tests import checks
-from spec_tests.machine import hooks
+from spec_tests.machine import profiles
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.compiled_modules import PartlyBuiltScript, script_calls
 
 #: Decorator that runs a third of the usual number of examples, because each is slow.
-FEWER_EXAMPLES = hooks.divide_examples(3)
+FEWER_EXAMPLES = profiles.divide_examples(3)
 PYTHON_CHILD_TEXT = "Cannot replicate network where python modules are children of ScriptModule"
 
 #: A program that prints the number of replicas of a `PartlyBuiltScript`. Without TorchScript, this

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spec_tests import checks
 from spec_tests.checks.lifetimes import leaked_objects, objects_leaked_by_error
 from spec_tests.checks.refusals import refused
-from spec_tests.machine import hooks
+from spec_tests.machine import profiles
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.containers import Container
@@ -22,7 +22,7 @@ from spec_tests.strategies.scatter_gather import (
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 #: Decorator that runs a third of the usual number of examples, because each is slow.
-FEWER_EXAMPLES = hooks.divide_examples(3)
+FEWER_EXAMPLES = profiles.divide_examples(3)
 
 
 DEVICE = DeviceAt(0)

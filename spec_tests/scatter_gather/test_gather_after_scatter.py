@@ -9,7 +9,7 @@ from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.numerical_gradients import check_gradients, check_second_gradients
 from spec_tests.checks.outcome import cotangent
 from spec_tests.checks.snapshot import snapshot
-from spec_tests.machine import capabilities, hooks
+from spec_tests.machine import capabilities, profiles
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
@@ -62,7 +62,7 @@ def test_scatter_and_gather_pass_gradients_on_unchanged(target, topology, trip):
 
 
 @clause("scatter_gather.scatter.differentiable-twice")
-@hooks.divide_examples(3)
+@profiles.divide_examples(3)
 @given(rows=st.integers(1, 4), slots=device_slots(), source=st.sampled_from([0, 1]))
 def test_scatter_is_twice_differentiable(target, topology, rows, slots, source):
     capabilities.require("float64")
@@ -78,7 +78,7 @@ def test_scatter_is_twice_differentiable(target, topology, rows, slots, source):
 
 
 @clause("scatter_gather.gather.differentiable-twice")
-@hooks.divide_examples(3)
+@profiles.divide_examples(3)
 @given(rows=st.integers(1, 4), slots=device_slots(), source=st.sampled_from([0, 1]))
 def test_gather_after_scatter_is_twice_differentiable(target, topology, rows, slots, source):
     capabilities.require("float64")

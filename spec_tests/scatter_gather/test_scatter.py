@@ -10,7 +10,7 @@ from spec_tests.checks.lifetimes import leaked_objects, objects_leaked_by_error
 from spec_tests.checks.nested_values import storage_id
 from spec_tests.checks.outcome import cotangent
 from spec_tests.checks.refusals import refused
-from spec_tests.machine import capabilities, hooks
+from spec_tests.machine import capabilities, profiles
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
@@ -25,7 +25,7 @@ from spec_tests.strategies.scatter_gather import (
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 #: Decorator that runs a third of the usual number of examples, because each is slow.
-FEWER_EXAMPLES = hooks.divide_examples(3)
+FEWER_EXAMPLES = profiles.divide_examples(3)
 #: For each form of inputs: a function that returns such inputs with a tensor in them.
 WRAPPINGS = {
     "bare": lambda tensor: tensor,

@@ -15,7 +15,7 @@ from torch import Tensor
 from spec_tests.machine import capabilities, probes
 from spec_tests.machine.capabilities import dtype_name
 from spec_tests.machine.devices import Topology, not_run
-from spec_tests.machine.hooks import topology_of
+from spec_tests.machine.fixtures import topology_of
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.module_kinds import MODULE_KINDS, build_module
 

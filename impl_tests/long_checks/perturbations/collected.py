@@ -34,7 +34,7 @@ class CollectedTests:
     def find_capabilities(self) -> None:
         """Find the features that the devices lack. A run looks for them once, in this process."""
         # pytest imports the hooks first, so that it rewrites their assertions.
-        from spec_tests.machine.hooks import capabilities_of
+        from spec_tests.machine.fixtures import capabilities_of
 
         capabilities_of(self._session.config)
 

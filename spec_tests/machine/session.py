@@ -1,0 +1,155 @@
+"""What a run does before its first test: warnings, the import of the target, header, metadata."""
+
+import datetime
+import os
+import platform
+import re
+import signal
+import sys
+from importlib import metadata
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import settings
+
+from spec_tests import cuda_stand_ins
+from spec_tests.machine import (
+    clauses,
+    input_files,
+    process_state,
+    register,
+    verdicts,
+)
+from spec_tests.machine.devices import SYNCHRONOUS, Topology
+from spec_tests.machine.fixtures import (
+    capabilities_of,
+    lacks_reference,
+    register_of,
+    topology_of,
+)
+from spec_tests.machine.options import NO_REFERENCE, command, map_options, mapping_of, target_of
+from spec_tests.machine.target import REFERENCE, require_target
+
+#: Filters of warnings. A warning that no filter ignores is an error.
+WARNINGS = (
+    "error",
+    # pytest-benchmark up to 5.2 warns before the first test if pytest-xdist is used.
+    "ignore:Benchmarks are automatically disabled",
+    # At the first failure Hypothesis imports libcst, if installed, and libcst warns.
+    "ignore:mypy_extensions.TypedDict is deprecated",
+    # A back end runs an operator on the CPU: slow, but right.
+    r"ignore:.*(will fall|is falling|falls) back to",
+    "ignore:.*is not currently supported on the",
+    # cuDNN copies the weights of a replica's recurrent layer in each call:
+    # https://github.com/allenai/allennlp/issues/2793.
+    "ignore:RNN module weights are not part of single contiguous chunk",
+    *cuda_stand_ins.IGNORED_WARNINGS,
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Configure warnings, the marker ``clause`` and the `verdicts.Recorder`."""
+    # The filters of the user come later in the list and override these.
+    config.getini("filterwarnings")[:0] = WARNINGS
+    config.addinivalue_line(
+        "markers", "clause(id): the clause of clauses.toml that the test checks"
+    )
+    # pytest-timeout reads the option later; see `guards`.
+    config.option.timeout_method = config.option.timeout_method or "thread"
+    if hasattr(config, "workerinput"):
+        # Ctrl-C ends a worker of pytest-xdist at once. The test may catch KeyboardInterrupt.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    else:
+        with input_files.usage_errors():
+            recorder = verdicts.Recorder(
+                config.getoption("--verdicts"),
+                resume=config.getoption("--resume"),
+                metadata=lambda: run_metadata(config, topology_of(config)),
+            )
+        config.pluginmanager.register(recorder, "verdicts")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import the target, after the accelerator is enabled.
+
+    A run that only collects tests imports no target.
+    """
+    config = session.config
+    if hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    name, mapping = target_of(config), mapping_of(config)
+    topology_of(config)
+    target = require_target(name, mapping)
+    if (path := register_of(config)) is not None:
+        register.require_missing(register.load_lacks(path), target, path)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Return lines with target, reference, devices, PyTorch and Python."""
+    topology, reason = topology_of(config), lacks_reference(config)
+    return [
+        " ".join([f"target: {target_of(config)}", *map_options(config)]),
+        f"reference: {f'{NO_REFERENCE}, because {reason}' if reason else REFERENCE}",
+        f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
+        f"features: {capabilities_of(config).summary()}",
+        *_device_faults(config),
+        f"suite: {clauses.suite_version(clauses.load())}",
+        f"torch: {torch.__version__}",
+        f"python: {process_state.python_version()}",
+    ]
+
+
+def _device_faults(config: pytest.Config) -> list[str]:
+    """Return a line for each fault of the devices that makes verdicts wrong or missing."""
+    found = capabilities_of(config)
+    order = [] if found.offers("asynchronous-operators") else [f"order: {SYNCHRONOUS}"]
+    text = "devices: {0.name}: {0.state}: {0.text}; a failure may be a fault of the devices"
+    return [*map(text.format, found.broken), *order]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Enable the accelerator now: the first backward starts threads only for known devices.
+
+    Warnings that the checks of real devices have shown are no errors of a test. Simulated devices
+    are not used here, so that the process may still fork.
+    """
+    topology = topology_of(session.config)
+    shown = () if topology.accelerator == "sim" else capabilities_of(session.config).warnings
+    for text in shown:
+        pattern = re.escape(text).replace(":", ".")  # A colon would end the text of the filter.
+        session.config.addinivalue_line("filterwarnings", f"ignore:{pattern}")
+
+
+def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
+    """Return target, versions, devices, time, and the command that repeats the run."""
+    target = target_of(config)
+    return {
+        "format": verdicts.FORMAT,
+        "target": target,
+        "version": _package_version(target.partition(".")[0]),
+        "reference": NO_REFERENCE if lacks_reference(config) else REFERENCE,
+        "torch": str(torch.__version__),
+        "python": process_state.python_version(),
+        "accelerator": topology.accelerator,
+        "devices": [str(device) for device in topology.devices],
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "examples": settings.default.max_examples if settings.default else None,
+        "command": command(config),
+        "suite": clauses.suite_version(clauses.load()),
+        **({"clauses": config.getoption("--clause")} if config.getoption("--clause") else {}),
+    }
+
+
+def _package_version(package: str) -> str:
+    """Return ``__version__`` of a package, else the version of its distribution, else ''."""
+    version = getattr(sys.modules.get(package), "__version__", None)
+    if version is not None:
+        return str(version)
+    names = metadata.packages_distributions().get(package, ())
+    return metadata.version(names[0]) if names else ""
