@@ -99,6 +99,16 @@ class Failure:
         """The facts as ``expects`` of a register has them."""
         return list(dict.fromkeys(map(str, self.facts)))
 
+    def is_expected(self, expects: Sequence[str]) -> bool:
+        """Return whether a record that ``expects`` facts expects all facts of the failure.
+
+        The text of an error may be a part of the text in the fact.
+        """
+        return all(
+            fact in expects or any(_is_error_with(fact, each) for each in expects)
+            for fact in self.expected
+        )
+
     @property
     def title(self) -> str:
         """One line that says what is wrong."""
@@ -247,11 +257,6 @@ def _without_drawn(line: str) -> str:
 def _strip(part: str) -> str:
     part = part.strip(" :,;.=`")
     return part.rstrip("'") if part.count("'") % 2 else part
-
-
-def matches(fact: str, expects: Sequence[str]) -> bool:
-    """Return whether a fact is one of ``expects``, which may have a part of an error's text."""
-    return fact in expects or any(_is_error_with(fact, each) for each in expects)
 
 
 def _is_error_with(fact: str, expected: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from spec_tests.data_parallel.life import violations
 from spec_tests.failure import SUITE, Failure
-from spec_tests.machine import clauses, input_files, judge, register, verdicts
+from spec_tests.machine import clauses, input_files, register, verdicts
 from spec_tests.machine.verdicts import TestVerdict
 
 #: The beginning of the clauses whose tests leave out violations that a register records.
@@ -140,7 +140,7 @@ def _update(entry: Mapping[str, Any], judged: Sequence[TestVerdict]) -> Iterator
     left: list[str] = []
     for name in entry["tests"]:
         own = [test for test in judged if _is_named_by(name, test)]
-        if not judge.is_defined(name, SUITE):
+        if not register.is_defined(name, SUITE):
             print(f"{entry['id']}: left out, no such test: {name}", file=sys.stderr)
         elif any(map(_passes, own)):
             left += sorted({_node_id(test) for test in own if not _passes(test)})
@@ -213,7 +213,7 @@ def _node_id(test: TestVerdict) -> str:
 
 
 def _function(test: TestVerdict) -> str:
-    return judge.without_parameters(_node_id(test))
+    return register.without_parameters(_node_id(test))
 
 
 def _format_register(tables: Mapping[str, Any]) -> str:

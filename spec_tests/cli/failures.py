@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.failure import Failure, shorten
-from spec_tests.machine import clauses, judge, register, verdicts
+from spec_tests.machine import clauses, register, verdicts
 from spec_tests.machine.verdicts import TestVerdict
 from spec_tests.reporting.evidence import causes_by_title
 
@@ -54,7 +54,7 @@ class Failures:
         if causes <= self._causes:
             return []
         self._causes |= causes
-        function = judge.without_parameters(report.nodeid)
+        function = register.without_parameters(report.nodeid)
         own = verdicts.property_of(report, verdicts.CLAUSE) or names[0]
         repeat = self._format_command(own, function.rpartition("::")[2])
         program = dict(report.user_properties).get(verdicts.PROGRAM)

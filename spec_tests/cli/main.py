@@ -232,12 +232,12 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
 def _run_suite(options: argparse.Namespace) -> int:
     print("importing PyTorch ...", flush=True)
     from spec_tests.cli import run
-    from spec_tests.machine import guards
+    from spec_tests.machine import workers
 
     status = run.run(options)
     if options.ends_process:
         sys.stdout.flush()
-        guards.end_soon(status)
+        workers.end_soon(status)
     return status
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.failure import SUITE
-from spec_tests.machine import clauses, guards
+from spec_tests.machine import clauses, workers
 from spec_tests.machine.options import SHARED
 
 SETTINGS = Path(__file__).with_name("run.ini")
@@ -58,7 +58,7 @@ def repeat(test: str, *options: str) -> None:
     plugins = ["-p", "spec_tests", "-p", "spec_tests.conftest", "-p", "no:cacheprovider"]
     output = ["-q", "--no-header", "--disable-warnings"]
     status = pytest.main([test, *settings, *plugins, *output, *options])
-    guards.end_soon(status)
+    workers.end_soon(status)
     sys.exit(status)
 
 

@@ -14,7 +14,15 @@ from typing import Any
 import pytest
 
 from spec_tests.failure import SUITE
-from spec_tests.machine import clauses, guards, input_files, judge, probes, register, verdicts
+from spec_tests.machine import (
+    clauses,
+    input_files,
+    probes,
+    register,
+    time_limit,
+    verdicts,
+    workers,
+)
 from spec_tests.machine.fixtures import capabilities_of, register_of, topology_of
 
 _SELECTED = pytest.StashKey[frozenset[str]]()
@@ -29,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     path = register_of(config)
     select_clauses(config, path)
     if path is not None:
-        judge.declare(config, register.load_lacks(path))
+        config.stash[register.DECLARED] = frozenset(register.load_lacks(path))
 
 
 def select_clauses(config: pytest.Config, register_path: Path | None) -> None:
@@ -122,7 +130,7 @@ def deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pyt
 def interleave(items: list[pytest.Item]) -> None:
     """Order tests: the first file of each folder, then the second one of each, and so on.
 
-    So the first minute of a run shows failures of every chapter. Files of `guards.SLOW` come last.
+    So the first minute of a run shows failures of every chapter. Files of `SLOW` come last.
     """
     ranks: dict[Path, dict[Path, int]] = {}
     for item in items:
@@ -130,7 +138,7 @@ def interleave(items: list[pytest.Item]) -> None:
         files.setdefault(item.path, len(files))
 
     def key(item: pytest.Item) -> tuple[bool, int]:
-        return item.path.stem in guards.SLOW, ranks[item.path.parent][item.path]
+        return item.path.stem in time_limit.SLOW, ranks[item.path.parent][item.path]
 
     items.sort(key=key)
 
@@ -191,7 +199,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check that each test names clauses and each clause has tests. Mark and deselect tests."""
-    with guards.sent_to_controller(config, items), input_files.usage_errors():
+    with workers.sent_to_controller(config, items), input_files.usage_errors():
         _check_and_select(config, items)
 
 
@@ -209,7 +217,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (path := register_of(config)) is not None:
         records = register.load(path, known_clauses)
         register.require_expects(records)
-        judge.expect(conformance, records, SUITE, whole=whole)
+        register.assign(conformance, records, SUITE, whole=whole)
     if selected := selected_clauses(config):
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
         deselect(config, items, others)

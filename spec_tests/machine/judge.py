@@ -1,4 +1,4 @@
-"""Makes verdicts: an exception becomes a `Failure`, and a failure with a register a verdict.
+"""Makes verdicts: an exception or the end of a process becomes a `Failure`, a failure a verdict.
 
 A failure fails the clauses that `violated_by` returns. It does not decide the other clauses of its
 test.
@@ -10,8 +10,7 @@ declares the name, it is no error. A test that uses a feature or operator that t
 
 import functools
 import re
-import time
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,10 @@ from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
 
 from spec_tests import failure
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import clauses, programs, verdicts
+from spec_tests.machine import clauses, programs, register, time_limit, verdicts
 from spec_tests.machine.capabilities import skip_missing
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.options import options_for_test, target_of
-from spec_tests.machine.register import Divergence
 from spec_tests.machine.target import missing_name, name_in
 
 #: The failures of a test that ends its process, by itself or at the time limit. Each is also a key
@@ -39,81 +37,8 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<![.\d])\d{12,}\b")
 #: The number of frames that are kept at both ends of a long traceback.
 _FIRST, _LAST = 100, 20
 
-#: The records that expect the failure of a test, and the names that the register declares.
-_RECORDS = pytest.StashKey[list[Divergence]]()
-_DECLARED = pytest.StashKey[frozenset[str]]()
 #: The failures of the examples that Hypothesis has drawn for the running test.
 _examples: list[Failure] = []
-#: When the running example has started, and the processor time of the process before it.
-_started: list[float] = [0.0, 0.0]
-
-
-def declare(config: pytest.Config, names: Iterable[str]) -> None:
-    """Store the names in ``lacks`` of the register."""
-    config.stash[_DECLARED] = frozenset(names)
-
-
-def expect(
-    items: Iterable[pytest.Item], records: list[Divergence], root: Path, *, whole: bool
-) -> None:
-    """Store, for each test, the records that expect its failure in the installed version.
-
-    Args:
-        items: The collected tests.
-        records: The records of the register.
-        root: The folder to which the node ids of records are relative.
-        whole: Whether the whole suite was collected, so that each recorded parameter must exist.
-
-    Raises:
-        pytest.UsageError: A record names a test that does not exist. Parameters are checked only
-            with ``whole``.
-    """
-    places: dict[str, list[int]] = {}
-    for place, record in enumerate(records):
-        for test in record.tests:
-            if not is_defined(test, root):
-                command = f"parallel-conformance draft --divergences {record.file}"
-                raise _absent(record.name, test, f"`{command}` prints the register without it")
-            places.setdefault(test, []).append(place)
-    unused = {(record.name, test) for record in records for test in record.tests}
-    for item in items:
-        names = _node_ids(item, root)
-        for place in sorted({place for name in names for place in places.get(name, ())}):
-            record = records[place]
-            unused -= {(record.name, name) for name in names}
-            if record.applies:
-                item.stash.setdefault(_RECORDS, []).append(record)
-                item.user_properties += [
-                    (str(each.facts[0]), record.id)
-                    for each in (PROCESS_ENDED, TIME_IS_UP)
-                    if record.explains(each)
-                ]
-    if whole and unused:
-        raise _absent(*min(unused), "remove it from the record")
-
-
-def is_defined(test: str, root: Path) -> bool:
-    """Return whether the file of a test has its function. The file may not be collected."""
-    file, _, name = without_parameters(test).partition("::")
-    path = root / file
-    return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
-
-
-def _absent(record: str, test: str, remedy: str) -> pytest.UsageError:
-    return pytest.UsageError(f"{record} names a test that does not exist: {test}; {remedy}")
-
-
-def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
-    """Return the node id of a test relative to ``root``, with and without its parameters."""
-    # In an installed suite, the path in ``item.nodeid`` is relative to another folder.
-    _, _, inside = item.nodeid.partition("::")
-    name = f"{item.path.relative_to(root).as_posix()}::{inside}"
-    return name, without_parameters(name)
-
-
-def without_parameters(node_id: str) -> str:
-    """Return the node id of a test for all its parameters."""
-    return node_id.partition("[")[0]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -121,21 +46,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Store the failure of each example that Hypothesis draws for the test."""
     failure.forget()
     _examples.clear()
-    _start_example()
+    time_limit.start_example()
     if not clauses.clauses_of_test(item):
         return
+    # The report of the setup has them, if the test ends the process.
+    item.user_properties += [
+        (str(ended.facts[0]), record.id)
+        for record in item.stash.get(register.RECORDS, [])
+        for ended in (PROCESS_ENDED, TIME_IS_UP)
+        if ended.is_expected(record.expects)
+    ]
     handle = getattr(getattr(item, "obj", None), "hypothesis", None)
     if handle is not None and not hasattr(handle.inner_test, "_is_observed"):
         handle.inner_test = _observed(handle.inner_test, item.path)
-
-
-def _start_example() -> None:
-    _started[:] = time.monotonic(), time.process_time()
-
-
-def seconds_of_example() -> tuple[float, float]:
-    """Return how long the running example of the test takes, and its processor time."""
-    return time.monotonic() - _started[0], time.process_time() - _started[1]
 
 
 def _observed(test: Callable[..., Any], file: Path) -> Callable[..., Any]:
@@ -144,7 +67,7 @@ def _observed(test: Callable[..., Any], file: Path) -> Callable[..., Any]:
     @functools.wraps(test)
     def observed(*args: Any, **kwargs: Any) -> Any:
         failure.forget()
-        _start_example()
+        time_limit.start_example()
         try:
             return test(*args, **kwargs)
         except HypothesisException:
@@ -242,7 +165,7 @@ def _find_failure(
     """Return the failure of a test; None if it passes, is not run, or is stale in the register."""
     error = None if call.excinfo is None else call.excinfo.value
     if error is None:
-        records = item.stash.get(_RECORDS, [])
+        records = item.stash.get(register.RECORDS, [])
         if report.when == "call" and records:
             names = " and ".join(record.name for record in records)
             text = f"{names} names this test, but the test passes: remove the test from the record"
@@ -251,7 +174,7 @@ def _find_failure(
         return None
     missing = missing_name(error)
     if missing is not None:
-        if name_in(missing) not in item.config.stash.get(_DECLARED, frozenset()):
+        if name_in(missing) not in item.config.stash.get(register.DECLARED, frozenset()):
             report.outcome, report.longrepr = "failed", missing
             return Failure("not-offered", (Fact("not offered", name_in(missing)),), missing)
         report.outcome = "skipped"
@@ -267,8 +190,8 @@ def _judge(
     item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport, found: Failure
 ) -> None:
     """Compare a failure with the records of its test, and add it to the report."""
-    records = item.stash.get(_RECORDS, [])
-    known = next((record for record in records if record.explains(found)), None)
+    records = item.stash.get(register.RECORDS, [])
+    known = next((record for record in records if found.is_expected(record.expects)), None)
     if known is None and records and found.kind not in ("not-offered", "stale-record"):
         names = " and ".join(record.name for record in records)
         expected = " or ".join(repr(fact) for record in records for fact in record.expects)
@@ -354,3 +277,48 @@ def _describe(item: pytest.Item, error: BaseException) -> Failure:
         name: _ADDRESS.sub("…", each) for name, each in (("text", text), ("call", call))
     }
     return replace(found, facts=tuple(dict.fromkeys(facts)), **texts)
+
+
+class EndedTests:
+    """The plugin of a process that may start workers: it judges tests that end a worker."""
+
+    def __init__(self) -> None:
+        #: For each test that runs, the properties in the report of its setup: its clauses, and
+        #: the records that expect that it ends the process.
+        self._properties: dict[str, list[tuple[str, object]]] = {}
+        #: The id of the run, which the workers know, too.
+        self._run = ""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Store the id of the run."""
+        self._run = node.workerinput["testrunuid"]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Store the properties of a test after its setup."""
+        if report.when == "setup":
+            self._properties[report.nodeid] = report.user_properties
+        elif report.when == "teardown":
+            self._properties.pop(report.nodeid, None)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(
+        self, crashitem: str, report: pytest.TestReport, sched: Any
+    ) -> None:
+        """Add the clauses and the failure of the test to the report of pytest-xdist."""
+        ended = PROCESS_ENDED
+        if stack := time_limit.pop_stack(self._run, crashitem):
+            ended = replace(TIME_IS_UP, text=f"{TIME_IS_UP.text}: {stack}")
+        report.longrepr = ended.text
+        report.user_properties += self._properties.get(crashitem, [])
+        record = verdicts.property_of(report, str(ended.facts[0]))
+        add_failure(report, ended, record, sched.config.getoption("--clause"))
+        # pytest-xdist does not count this failure for -x and --maxfail.
+        sched.config.pluginmanager.get_plugin("dsession")._handlefailures(report)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register `EndedTests`, except in a worker."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(EndedTests(), "ended tests")

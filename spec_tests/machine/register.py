@@ -10,7 +10,7 @@ for all records that have none of their own.
 import functools
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -20,12 +20,15 @@ import pytest
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
-from spec_tests.failure import SUITE, Failure, matches
+from spec_tests.failure import SUITE, Failure
 from spec_tests.machine import clauses, input_files
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.target import PARTS, REFERENCE, Target
 
 FOLDER = SUITE / "registers"
+#: The keys of the records that apply to a test, and of the names that a run's register declares.
+RECORDS = pytest.StashKey[list["Divergence"]]()
+DECLARED = pytest.StashKey[frozenset[str]]()
 RECORD_KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 #: The kind of a record that ``draft`` has written, if it has no other.
 DRAFTED_KIND = "target-bug"
@@ -94,10 +97,6 @@ class Divergence:
     def applies(self) -> bool:
         """Whether the record applies to the installed version."""
         return not self.versions or is_satisfied(self.versions)
-
-    def explains(self, found: Failure) -> bool:
-        """Return whether the record expects all facts of a failure."""
-        return all(matches(fact, self.expects) for fact in found.expected)
 
 
 @dataclass(frozen=True)
@@ -193,6 +192,64 @@ def require_expects(records: Iterable[Divergence]) -> None:
                 f"{record.name} is of an earlier suite: it lacks 'expects'. Run the suite "
                 f"with --verdicts and without this register; `{command}` converts it"
             )
+
+
+def assign(
+    items: Iterable[pytest.Item], records: Sequence[Divergence], root: Path, *, whole: bool
+) -> None:
+    """Store, for each test, the records that expect its failure in the installed version.
+
+    Args:
+        items: The collected tests.
+        records: The records of the register.
+        root: The folder to which the node ids of records are relative.
+        whole: Whether the whole suite was collected, so that each recorded parameter must exist.
+
+    Raises:
+        pytest.UsageError: A record names a test that does not exist. Parameters are checked only
+            with ``whole``.
+    """
+    places: dict[str, list[int]] = {}
+    for place, record in enumerate(records):
+        for test in record.tests:
+            if not is_defined(test, root):
+                command = f"parallel-conformance draft --divergences {record.file}"
+                raise _absent(record.name, test, f"`{command}` prints the register without it")
+            places.setdefault(test, []).append(place)
+    unused = {(record.name, test) for record in records for test in record.tests}
+    for item in items:
+        names = _node_ids(item, root)
+        for place in sorted({place for name in names for place in places.get(name, ())}):
+            record = records[place]
+            unused -= {(record.name, name) for name in names}
+            if record.applies:
+                item.stash.setdefault(RECORDS, []).append(record)
+    if whole and unused:
+        raise _absent(*min(unused), "remove it from the record")
+
+
+def is_defined(test: str, root: Path) -> bool:
+    """Return whether the file of a test has its function. The file may not be collected."""
+    file, _, name = without_parameters(test).partition("::")
+    path = root / file
+    return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
+
+
+def _absent(record: str, test: str, remedy: str) -> pytest.UsageError:
+    return pytest.UsageError(f"{record} names a test that does not exist: {test}; {remedy}")
+
+
+def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
+    """Return the node id of a test relative to ``root``, with and without its parameters."""
+    # In an installed suite, the path in ``item.nodeid`` is relative to another folder.
+    _, _, inside = item.nodeid.partition("::")
+    name = f"{item.path.relative_to(root).as_posix()}::{inside}"
+    return name, without_parameters(name)
+
+
+def without_parameters(node_id: str) -> str:
+    """Return the node id of a test for all its parameters."""
+    return node_id.partition("[")[0]
 
 
 def _require_clauses(records: Iterable[Divergence], known_clauses: Mapping[str, Clause]) -> None:
@@ -303,7 +360,7 @@ def compare_with_reference(
     records = [each for each in of_reference(torch) if not {*names}.isdisjoint(each.clauses)]
     if failure is None:
         return f"{REFERENCE} violates it; this run does not say whether in the same way"
-    is_same = any(record.explains(failure) for record in records)
+    is_same = any(failure.is_expected(record.expects) for record in records)
     return f"{REFERENCE} violates it{', too' if is_same else ' in another way'}"
 
 

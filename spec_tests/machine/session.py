@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "clause(id): the clause of clauses.toml that the test checks"
     )
-    # pytest-timeout reads the option later; see `guards`.
+    # pytest-timeout reads the option later; see `time_limit`.
     config.option.timeout_method = config.option.timeout_method or "thread"
     if hasattr(config, "workerinput"):
         # Ctrl-C ends a worker of pytest-xdist at once. The test may catch KeyboardInterrupt.

@@ -1,0 +1,99 @@
+"""The processes of pytest-xdist: errors of workers, and their end.
+
+If a worker raises an error at collection, pytest-xdist shows only a failed assertion. Here a
+worker with a usage error collects no tests and sends the text of the error to the controller,
+which prints it. A worker that ends before it has collected tests ends the run.
+"""
+
+import os
+import re
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pluggy import PluggyTeardownRaisedWarning
+
+#: Seconds that a process has to end by itself.
+_END_LIMIT = 5
+_KEY = "usage_error"
+
+
+@contextmanager
+def sent_to_controller(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Catch a UsageError in a worker and send it to the controller."""
+    try:
+        yield
+    except pytest.UsageError as error:
+        output = getattr(config, "workeroutput", None)
+        if output is None:
+            raise
+        output[_KEY] = str(error)
+        items.clear()
+
+
+class Workers:
+    """The plugin of a process that may start workers: errors of workers."""
+
+    def __init__(self) -> None:
+        self._error = ""
+        self._started: set[str] = set()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any) -> None:
+        """Store that a worker has started."""
+        self._started.add(node.gateway.id)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object | None) -> None:
+        """Store the usage error of a worker. End the run if a worker cannot start.
+
+        pytest-xdist would replace the worker again and again.
+        """
+        usage_error = getattr(node, "workeroutput", {}).get(_KEY)
+        if usage_error is not None:
+            self._error = usage_error
+        elif error is not None and node.gateway.id not in self._started:
+            # The first error of a traceback is the cause of the others.
+            reason = re.search(r"^[\w.]+: .+$", f"{error}", re.MULTILINE)
+            self._error = f"a worker process cannot start: {reason[0] if reason else error}"
+            pytest.exit("the run ends", pytest.ExitCode.USAGE_ERROR)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Set the exit status of a usage error if a worker has sent one."""
+        if self._error:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the usage error of a worker."""
+        if self._error:
+            terminalreporter.write_line(f"ERROR: {self._error}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register `Workers`, except in a worker."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Workers(), "workers")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Print no warning in a worker if a signal has ended the controller."""
+    if hasattr(session.config, "workerinput"):  # The controller has printed the verdicts so far.
+        warnings.filterwarnings(
+            "ignore", r"(?s).*OSError: cannot send", PluggyTeardownRaisedWarning
+        )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End a worker that has sent all reports."""
+    if hasattr(config, "workerinput"):
+        end_soon(0)
+
+
+def end_soon(status: int) -> None:
+    """End this process with ``status`` in a few seconds, although a thread may never end."""
+    timer = threading.Timer(_END_LIMIT, os._exit, (status,))
+    timer.daemon = True
+    timer.start()
