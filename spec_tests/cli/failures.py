@@ -27,11 +27,11 @@ class Failures:
     """The failures of a run.
 
     Args:
-        format_command: Returns the command that repeats a test, given the id of a clause and the
+        format_command: Returns the command that repeats a test, given the ids of clauses and the
             name of the test's function.
     """
 
-    def __init__(self, format_command: Callable[[str, str], str]) -> None:
+    def __init__(self, format_command: Callable[[list[str], str], str]) -> None:
         self._format_command = format_command
         self._programs: Counter[str] = Counter()
         self._statements = {name: each.says for name, each in clauses.load().items()}
@@ -55,8 +55,10 @@ class Failures:
             return []
         self._causes |= causes
         function = register.without_parameters(report.nodeid)
-        own = verdicts.property_of(report, verdicts.CLAUSE) or names[0]
-        repeat = self._format_command(own, function.rpartition("::")[2])
+        own = verdicts.clauses_in(report)
+        # The clause that the failure fails may be none of the test, which it does not select.
+        chosen = [names[0], *([] if names[0] in own else own[:1])]
+        repeat = self._format_command(chosen, function.rpartition("::")[2])
         program = dict(report.user_properties).get(verdicts.PROGRAM)
         run = self._write_program(names[0], str(program)) if program is not None else None
         known = self._commands

@@ -119,9 +119,9 @@ class Progress(RunMonitor):
             session.config.pluginmanager.unregister(workers)
         threading.Thread(target=self._name_slow_tests, daemon=True).start()
 
-    def _format_command(self, clause: str, test: str) -> str:
-        """Return the command that repeats a test of a clause with the options of the run."""
-        return options.command(self._terminal.config, clause, test)
+    def _format_command(self, names: list[str], test: str) -> str:
+        """Return the command that repeats a test of clauses with the options of the run."""
+        return options.command(self._terminal.config, names, test)
 
     def _name_slow_tests(self) -> None:
         """Write lines for each test that runs for `HEARTBEAT` s, twice the time, and so on."""

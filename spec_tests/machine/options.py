@@ -7,6 +7,7 @@ import importlib
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def imported_plugins(config: pytest.Config) -> list[str]:
     return [name for name in names if name in sys.modules and name not in own]
 
 
-def command(config: pytest.Config, clause: str | None = None, test: str = "") -> str:
+def command(config: pytest.Config, names: Sequence[str] = (), test: str = "") -> str:
     """Return the command that repeats a run, or one test of it.
 
     The command has the run's target, devices, their features and faults, clauses, reference,
@@ -107,12 +108,11 @@ def command(config: pytest.Config, clause: str | None = None, test: str = "") ->
 
     Args:
         config: The configuration of pytest.
-        clause: The id of a clause in place of those of the run.
+        names: The ids of clauses in place of those of the run.
         test: The name of a test's function.
     """
-    clauses_given = [clause] if clause else config.getoption("--clause")
     given = [*_given(config, "divergences"), *_target_options(config)]
-    given += [f"--clause={name}" for name in clauses_given]
+    given += [f"--clause={name}" for name in names or config.getoption("--clause")]
     passed_on = [*_device_options(config), *_given(config, "hypothesis-profile")]
     passed_on += [f"-W{text}" for text in config.getoption("pythonwarnings") or ()]
     passed_on += ["-k", test] if test else []

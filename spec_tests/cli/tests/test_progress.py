@@ -82,6 +82,20 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
     assert Path("repro/comm_scatter_zero-sizes.py").read_text().endswith("\nprint(1)")
 
 
+def test_the_command_of_a_failure_selects_the_clause_that_fails_and_the_test():
+    def repeat(*names):
+        report = _test_report("failed", "a.py::test_it", names[0])
+        report.user_properties += [("clause", name) for name in names[1:]]
+        judge.add_failure(
+            report, Failure("differs", (Fact("gradient", "values (zero)"),), "gradient is zero")
+        )
+        return Failures(lambda chosen, test: " ".join(chosen)).add(report)[-2]
+
+    first, failing = "functions.gather.joined", "functions.gather.gradient"
+    assert repeat(first, failing) == f"  repeat: {failing}"
+    assert repeat(first) == f"  repeat: {failing} {first}"
+
+
 def test_a_test_that_ends_its_process_in_a_setup_fails_the_run():
     report = pytest.TestReport("a.py::test_it", ("t", 0, "t"), {}, "failed", None, "???")
     judge.add_failure(report, judge.PROCESS_ENDED)
