@@ -34,6 +34,8 @@ _COMMON = (
 )
 #: The length in characters to which a text is cut, and that of a line and of a fact.
 _MAX_TEXT, _MAX_LINE, _MAX_FACT = 1500, 160, 80
+#: The length in characters of a title, which may have two values.
+_MAX_TITLE = 280
 #: A part of an error's text that depends on the drawn values: numbers and words with a digit,
 #: containers, dtypes, and absolute paths.
 _DRAWN = re.compile(
@@ -79,7 +81,8 @@ class Failure:
             stale-record or assert.
         facts: The facts that differ, in all failing calls that Hypothesis has drawn.
         text: The first difference, for people.
-        error: The class and the first line of the target's error, if there is one.
+        error: One line for lists of causes, if the text does not begin with it: the class and the
+            first line of the target's error, and the expected value.
         call: The smallest failing call, as code.
     """
 
@@ -113,7 +116,7 @@ class Failure:
     def title(self) -> str:
         """One line that says what is wrong."""
         line = self.error or next(iter(self.text.splitlines()), "")
-        return shorten(line.strip(), _MAX_LINE)
+        return shorten(line.strip(), _MAX_TITLE)
 
     @property
     def is_bare(self) -> bool:

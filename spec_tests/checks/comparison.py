@@ -26,6 +26,8 @@ from spec_tests.machine.target import REFERENCE, Target
 
 #: The length in characters to which each of two values in a text is cut.
 _MAX_VALUE = 400
+#: The length in characters to which each of two values in a title is cut.
+_MAX_BRIEF = 100
 
 #: The tolerance for copies and for sums of small whole numbers. Both are equal bit by bit.
 EXACT = 0.0
@@ -137,7 +139,7 @@ def contains(error: object, texts: Iterable[str], call: object = "") -> None:
     __tracebackhide__ = True
     missing = [text for text in texts if text not in str(error)]
     if missing:
-        text = f"the error lacks {', '.join(map(repr, missing))}\n  its text is {str(error)!r}"
+        text = f"the error lacks {', '.join(map(repr, missing))}; its text is {str(error)!r}"
         fact = error_fact("text", str(error))
         raise _failed(Failure("differs", (fact,), text, call=_code(call)), call)
 
@@ -156,7 +158,7 @@ def _error(
         kind,
         tuple(dict.fromkeys(each.fact for each in found)),
         as_text(found),
-        error=error_line(actual.kind, actual.text) if raised[0] else "",
+        error=found[0].title,
         call=_code(call),
     )
     return failed(failure, f"{head}\n  {failure.text}") if head else _failed(failure, call)
@@ -241,11 +243,13 @@ class Difference:
         path: The path of the two values.
         fact: The fact that differs.
         text: The fact in both snapshots.
+        title: The text as one line with both values cut; empty if the text is such a line.
     """
 
     path: str
     fact: Fact
     text: str
+    title: str = ""
 
     def name_after(self, first: "Difference") -> str:
         """Return path and fact, or only the fact if ``first`` has the same path."""
@@ -276,7 +280,9 @@ def differences(
     elif type(actual) is not type(expected) or actual != expected:
         found, wanted = (shorten(_describe(each), _MAX_VALUE) for each in (actual, expected))
         text = f"{path} is {found}, expected {wanted}"
-        yield Difference(path, _value_fact(actual, expected, place), text)
+        brief = f"{_brief(actual)}, expected {_brief(expected)}"
+        title = brief if isinstance(actual, Raised) else f"{path} is {brief}"
+        yield Difference(path, _value_fact(actual, expected, place), text, title)
 
 
 def _inner_place(place: str, key: object) -> str:
@@ -333,7 +339,9 @@ def _tensor_differences(
     if not _is_close(actual.values, expected.values, tolerance):
         found, other = _different_values(actual.values, expected.values, tolerance)
         fact = Fact(place, f"values{_relation(actual.values, expected.values)}")
-        yield Difference(path, fact, f"{path} has values {found}, expected {other}")
+        text = "{} has values {}, expected {}"
+        short = (shorten(each, _MAX_BRIEF) for each in (found, other))
+        yield Difference(path, fact, text.format(path, found, other), text.format(path, *short))
 
 
 def _relation(actual: Tensor, expected: Tensor) -> str:
@@ -405,6 +413,12 @@ def _structure_differences(
         for key, member in expected.members.items():
             found = actual.members[key]
             yield from differences(found, member, place, tolerance, f"{path}[{key!r}]")
+
+
+def _brief(value: Any) -> str:
+    """Return a value as a short part of a line; an error as its class and text."""
+    found = error_line(value.kind, value.text) if isinstance(value, Raised) else _describe(value)
+    return shorten(found.partition("\n")[0], _MAX_BRIEF)
 
 
 def _describe(value: Any) -> str:

@@ -59,6 +59,32 @@ DIFFERENCES = {
 }
 
 
+REWRAPPED = Raised("KeyError", f"Caught KeyError in replica 0.\nTraceback:\n{'x' * 300}")
+#: For each case: two values, and the title of their difference.
+TITLES = {
+    "error": (
+        Raised("ValueError", "1 device"),
+        Raised("RuntimeError", "no devices\nmore"),
+        "ValueError: 1 device, expected RuntimeError: no devices",
+    ),
+    "missing error": (1, Raised("KeyError", "x"), "output is 1, expected KeyError: x"),
+    "rewrapped error": (REWRAPPED, 1, "KeyError: Caught KeyError in replica 0., expected 1"),
+    "long": ("a" * 999, "b" * 999, f"output is '{'a' * 49} … {'a' * 49}', expected '"),
+    "values": (torch.zeros(24) + 1 / 3, torch.zeros(24), "output has values [0.33"),
+}
+
+
+@pytest.mark.parametrize("case", TITLES)
+def test_the_title_of_a_failure_is_a_line_with_both_values(case):
+    actual, expected, title = TITLES[case]
+    with pytest.raises(CheckError) as caught:
+        checks.same(actual, expected)
+    found = caught.value.failure.title
+    assert found.startswith(title)
+    assert ", expected " in found
+    assert len(found) < 300
+
+
 @pytest.mark.parametrize(("actual", "expected", "facts"), DIFFERENCES.values(), ids=DIFFERENCES)
 def test_a_failure_has_the_facts_that_differ(actual, expected, facts):
     found = _failure(actual, expected)
