@@ -519,6 +519,8 @@ class Recorder:
             lines.append(f"{len(lost)} tests failed before their clauses were known: {lost[0]}")
         if left > 0:
             lines.append(f"stopped: {left} of {self.collected} tests were not run")
+        if not self.collected and self._is_done():
+            lines.append(f"no test was run: {self._path} has the verdicts of all tests")
         if self._path is not None:
             lines.append(f"verdicts of all tests: {self._path}")
         before = "" if self._path else "--verdicts FILE, then "
@@ -536,12 +538,21 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the run if the resumed run had failures."""
+        """Fail the run if the resumed run had failures. A resumed run may have no test left."""
         if _was_interrupted(session):
             self.interrupted()
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._is_done():
+            session.exitstatus = pytest.ExitCode.OK
         passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         if passed and any(test.fails_run for test in self.resumed_tests):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _is_done(self) -> bool:
+        """Return whether the resumed file has the verdicts of all tests of its run."""
+        if not self.resumed_tests or self._path is None:
+            return False
+        collected = max(each.get("collected", 0) for each in _read_lines(self._path)[0])
+        return bool(collected <= len({test.test for test in self.resumed_tests}))
 
     def pytest_unconfigure(self) -> None:
         """Close the file."""

@@ -232,7 +232,7 @@ def test_a_resumed_run_lists_clauses_declared_in_the_former_run(run_with_registe
     lacks = f'lacks = ["{NAME}"]'
     assert run_with_register(ONE_MISSING, lacks)[0].ret == OK
     result, _ = run_with_register(ONE_MISSING, lacks, "--resume")
-    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert result.ret == OK
     assert f"{DECLARED}1 clause ({NAME})" in result.stdout.str()
 
 

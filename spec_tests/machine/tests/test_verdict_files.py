@@ -135,6 +135,22 @@ def test_resume_runs_the_tests_that_a_killed_run_did_not_finish(run_suite, pytes
     assert [line["verdict"] for line in read_verdicts(path)] == ["fail", "pass"]
 
 
+@pytest.mark.parametrize(
+    ("one", "status"), [("True", pytest.ExitCode.OK), ("False", pytest.ExitCode.TESTS_FAILED)]
+)
+def test_a_resumed_run_with_no_test_left_has_the_status_of_its_file(
+    run_suite, pytester, one, status
+):
+    path = pytester.path / "verdicts.jsonl"
+    body = TWO_TESTS.format(one=one, two="pass")
+    run_suite(body, f"--verdicts={path}")
+    result = run_suite(body, f"--verdicts={path}", "--resume")
+    assert result.ret == status
+    result.stdout.fnmatch_lines(["no test was run: *verdicts.jsonl has the verdicts of all tests"])
+    other = run_suite(body, f"--verdicts={path}", "-k", "absent")
+    assert other.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
 def test_a_run_of_another_target_is_not_resumed(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
     body = TWO_TESTS.format(one="True", two="pass")
