@@ -233,7 +233,7 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
 
 def error_line(name: str, text: str) -> str:
     """Return an error as one line: its class, and the error of a replica or its first line."""
-    return f"{name}: {_cause(text) or text.partition(chr(10))[0]}"
+    return f"{name}: {_cause(text) or text.strip().partition(chr(10))[0]}"
 
 
 def error_fact(name: str, text: str, place: str = "error") -> Fact:

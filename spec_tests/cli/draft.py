@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spec_tests.data_parallel.life import violations
-from spec_tests.failure import SUITE, Failure
+from spec_tests.failure import SUITE, Failure, matches
 from spec_tests.machine import clauses, input_files, register, verdicts
 from spec_tests.machine.verdicts import TestVerdict
 
@@ -81,8 +81,9 @@ def draft(
         source: The file of the verdicts, for the text of an error.
         kind: The kind of the records.
         register_file: The register of the runs. The text begins with the names that it declares
-            and its records, without the tests that pass and those that the suite lacks. A record
-            of an earlier suite gets the facts of its tests.
+            and its records, without the tests that pass, those that fail otherwise, and those
+            that the suite lacks. Inherited tests that pass are added to ``repaired``. A record of
+            an earlier suite gets the facts of its tests.
 
     Raises:
         input_files.RefusedError: The suite lacks the clause of a failed test, or the register is
@@ -98,6 +99,8 @@ def draft(
     missing = {fact.name for test in named if (fact := _missing_name(test)) is not None}
     lacks = sorted({*tables.pop("lacks", ()), *missing})
     judged = [test for test in named if test.verdict in ("fail", "known")]
+    if register_file is not None and (repaired := _repaired(tables, register_file, judged)):
+        tables["repaired"] = repaired
     lists = {key: tables.pop(key, []) for key in ("drafted", "divergence")}
     kept = {
         key: [each for entry in entries for each in _update(entry, judged)]
@@ -124,6 +127,14 @@ def _passes(test: TestVerdict) -> bool:
     return test.failure is not None and test.failure.kind == "stale-record"
 
 
+def _repaired(tables: Mapping[str, Any], path: Path, judged: Sequence[TestVerdict]) -> list[str]:
+    """Return ``repaired`` of a register, with the inherited tests that pass now."""
+    inherited = (name for each in register.inherited_records(tables, path) for name in each.tests)
+    passing = [test for test in judged if _passes(test)]
+    found = (name for name in inherited if any(_is_named_by(name, test) for test in passing))
+    return list(dict.fromkeys([*tables.get("repaired", ()), *found]))
+
+
 def _missing_name(test: TestVerdict) -> Any:
     """Return the fact about the name that a test lacks; None for another test."""
     if test.verdict != "not-offered" or test.failure is None:
@@ -132,18 +143,23 @@ def _missing_name(test: TestVerdict) -> Any:
 
 
 def _update(entry: Mapping[str, Any], judged: Sequence[TestVerdict]) -> Iterator[dict[str, Any]]:
-    """Yield the record without tests that pass, and without tests that the suite no longer has.
+    """Yield the record without tests that pass or fail otherwise, or that the suite no longer has.
 
-    If a test passes with some of its parameters, the record names those with which it fails. A
-    record of an earlier suite gets the facts of its tests.
+    If some parameters of a test pass or fail otherwise, the record names the others. A record of
+    an earlier suite gets the facts of its tests.
     """
     left: list[str] = []
     for name in entry["tests"]:
         own = [test for test in judged if _is_named_by(name, test)]
         if not register.is_defined(name, SUITE):
             print(f"{entry['id']}: left out, no such test: {name}", file=sys.stderr)
-        elif any(map(_passes, own)):
-            left += sorted({_node_id(test) for test in own if not _passes(test)})
+            continue
+        other = {_node_id(test) for test in own if _fails_otherwise(entry, test)}
+        if other:
+            text = "left out, because it fails with other facts now"
+            print(f"{entry['id']}: {text}: {', '.join(sorted(other))}", file=sys.stderr)
+        if other or any(map(_passes, own)):
+            left += sorted({_node_id(test) for test in own if not _passes(test)} - other)
         else:
             left.append(name)
     found = {**entry, "tests": left}
@@ -163,10 +179,22 @@ def _is_named_by(name: str, test: TestVerdict) -> bool:
     return name in (_node_id(test), _function(test))
 
 
+def _fails_otherwise(entry: Mapping[str, Any], test: TestVerdict) -> bool:
+    """Return whether a test fails with facts that its record does not expect."""
+    versions = entry.get("versions", "")
+    applies = not versions or register.is_satisfied(versions)
+    is_judged = test.verdict == "fail" and not _passes(test)
+    return is_judged and applies and bool(entry.get("expects")) and not _has_facts(entry, test)
+
+
+def _has_facts(entry: Mapping[str, Any], test: TestVerdict) -> bool:
+    facts = entry.get("expects", ())
+    return all(matches(fact, facts) for fact in _failure(test).expected)
+
+
 def _expects(entry: Mapping[str, Any], test: TestVerdict) -> bool:
     """Return whether a record, which may have been converted, expects the failure of a test."""
-    is_named = any(_is_named_by(name, test) for name in entry["tests"])
-    return is_named and {*_failure(test).expected} <= {*entry.get("expects", ())}
+    return any(_is_named_by(name, test) for name in entry["tests"]) and _has_facts(entry, test)
 
 
 def _first_number(records: Iterable[Mapping[str, Any]]) -> int:

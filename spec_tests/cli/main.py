@@ -141,8 +141,8 @@ def _make_parser() -> argparse.ArgumentParser:
         "--divergences",
         type=Path,
         metavar="REGISTER",
-        help="begin with the records of this register, without comments, tests that pass, and "
-        "tests that the suite no longer has",
+        help="begin with the records of this register, without comments, tests that pass or fail "
+        "with other facts, and tests that the suite no longer has",
     )
     _add_doctor_options(
         commands.add_parser("doctor", help="check the requirements of a run on this machine")

@@ -31,7 +31,9 @@ def run(options: argparse.Namespace) -> int:
     status = int(pytest.main(_pytest_arguments(options), plugins=[monitor]))
     if status == pytest.ExitCode.NO_TESTS_COLLECTED:
         has_verdict = "each has a verdict in the file of --verdicts, or " if options.resume else ""
-        print(f"no test was selected: {has_verdict}no test of the clauses has the options after --")
+        print(
+            f"no test was selected: {has_verdict}no test of the clauses has the options after --"
+        )
     # pytest-xdist calls it an interrupt if -x or --maxfail ends a run. Signals end this process.
     if status == pytest.ExitCode.INTERRUPTED and monitor.has_failed():
         status = pytest.ExitCode.TESTS_FAILED

@@ -24,6 +24,7 @@ from spec_tests.machine import clauses, programs, register, time_limit, verdicts
 from spec_tests.machine.capabilities import skip_missing
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.options import options_for_test, target_of
+from spec_tests.machine.register import Divergence, path_of, without_parameters
 from spec_tests.machine.target import missing_name, name_in
 
 #: The failures of a test that ends its process, by itself or at the time limit. Each is also a key
@@ -168,7 +169,7 @@ def _find_failure(
         records = item.stash.get(register.RECORDS, [])
         if report.when == "call" and records:
             names = " and ".join(record.name for record in records)
-            text = f"{names} names this test, but the test passes: remove the test from the record"
+            text = f"{names} names this test, but the test passes: {_remedy(item, records)}"
             report.outcome, report.longrepr = "failed", text
             return Failure("stale-record", (Fact("register", "stale"),), text)
         return None
@@ -184,6 +185,17 @@ def _find_failure(
     if report.skipped or skip_missing(call, report, target_of(item.config)):
         return None
     return _describe(item, error)
+
+
+def _remedy(item: pytest.Item, records: Sequence[Divergence]) -> str:
+    """Return how a register no longer expects the failure of a test that passes."""
+    path = path_of(target_of(item.config), item.config.getoption("--divergences"))
+    inherited = [name for each in records if each.file != str(path) for name in each.tests]
+    ids = item.nodeid, without_parameters(item.nodeid)
+    entries = [name for name in inherited if any(each.endswith(name) for each in ids)]
+    if not entries:
+        return "remove the test from the record"
+    return f"the record is inherited, so add {entries[0]!r} to `repaired` of {path}"
 
 
 def _judge(

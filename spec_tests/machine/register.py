@@ -144,10 +144,10 @@ def load(path: Path, known_clauses: Mapping[str, Clause] | None = None) -> list[
     own += [_parse_record({**default, **table}, path) for table in tables.get("drafted", [])]
     if known_clauses is not None:
         _require_clauses(own, known_clauses)
-    return [*_inherited_records(tables, path), *own]
+    return [*inherited_records(tables, path), *own]
 
 
-def _inherited_records(tables: Mapping[str, Any], path: Path) -> list[Divergence]:
+def inherited_records(tables: Mapping[str, Any], path: Path) -> list[Divergence]:
     """Return the records of the register that ``tables`` inherits, without repaired tests."""
     if "inherits" not in tables:
         return []

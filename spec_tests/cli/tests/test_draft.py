@@ -100,6 +100,44 @@ def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(old
     assert len(tomllib.loads(draft(tests))["drafted"]) == 1
 
 
+def test_a_draft_moves_a_test_that_fails_otherwise_to_a_new_record(old_register, capsys):
+    tests = [
+        replace(verdict("one[1]", "x"), verdict="known"),
+        verdict("one[2]", "y"),
+        verdict("two", "y"),
+        replace(verdict("three", "x"), verdict="known"),
+    ]
+    drafted = tomllib.loads(draft(tests, register_file=old_register))
+    records = [*drafted["divergence"], *drafted["drafted"]]
+    assert [(*each["expects"], *each["tests"]) for each in records] == [
+        ("output: x", "a.py::one[1]"),
+        ("output: x", "a.py::three"),
+        ("output: y", "a.py::one[2]"),
+        ("output: y", "a.py::two"),
+    ]
+    text = "X-4: left out, because it fails with other facts now: a.py::{}\n"
+    assert capsys.readouterr().err == text.format("one[2]") + text.format("two")
+
+
+def test_a_draft_keeps_a_record_of_other_versions(old_register):
+    text = old_register.read_text().replace("observed", 'versions = "torch<2"\nobserved')
+    old_register.write_text(text)
+    drafted = tomllib.loads(draft([verdict("three", "y")], register_file=old_register))
+    assert [each["id"] for each in drafted["divergence"]] == ["X-4", "X-5"]
+
+
+def test_a_draft_adds_inherited_tests_that_pass_to_those_that_are_repaired(
+    old_register, monkeypatch
+):
+    folder = old_register.parent
+    monkeypatch.setattr("spec_tests.machine.register.FOLDER", folder)
+    own = folder / "own.toml"
+    own.write_text('inherits = "old"\nrepaired = ["a.py::three"]\n')
+    tests = [verdict("one[1]", "stale", kind="stale-record"), verdict("two", "x")]
+    drafted = tomllib.loads(draft(tests, register_file=own))
+    assert drafted["repaired"] == ["a.py::three", "a.py::one"]
+
+
 def test_a_draft_gives_a_register_of_an_earlier_suite_the_facts_of_its_tests(old_register, capsys):
     text = re.sub(r"expects = .*\n", "", old_register.read_text())
     old_register.write_text(text)

@@ -142,7 +142,7 @@ def test_one_error_of_the_target_is_one_cause():
 def test_records_out_of_date_are_no_failures_of_the_target():
     stale = Failure("stale-record", (Fact("register", "stale"),), "remove it")
     first, second, *_ = _summary(Failures("{} {}".format), [_failure(stale)])
-    assert first.startswith("tests of records pass; draft FILE")
+    assert first.startswith("tests in the register pass; draft FILE")
     assert second == "FAIL 1 clause: remove it"
 
 

@@ -162,6 +162,15 @@ def test_records_that_apply_are_own_and_inherited_ones(folder, case):
     assert [test for each in records if each.applies for test in each.tests] == expected
 
 
+def test_an_inherited_record_of_a_passing_test_needs_an_entry_of_repaired(
+    run_with_register, pytester
+):
+    pytester.path.joinpath("base.toml").write_text(record())
+    result, found = run_with_register(PASSING, INHERITS)
+    assert found["test_one"] == "fail"
+    assert "add 'test_it.py::test_one' to `repaired` of own.toml" in result.stdout.str()
+
+
 def test_recorded_selects_the_clauses_of_the_register(run_with_register):
     body = TWO_TESTS.format(one="False", two="pass")
     result, found = run_with_register(body, record(), "--recorded")
