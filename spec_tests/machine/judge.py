@@ -283,6 +283,8 @@ def _describe(item: pytest.Item, error: BaseException) -> Failure:
     lines = [
         repr(each) if name == "call" else f"{name} = {each!r}" for name, each in drawn.items()
     ]
+    if found.call and found.call not in map(repr, drawn.values()):
+        lines = []  # The test has made the call of them.
     text = found.text.replace(_HINT, "").rstrip() or type(error).__name__
     call = "\n".join(lines) or found.call
     texts: dict[str, Any] = {

@@ -95,8 +95,8 @@ def causes_by_title(
     here = failed.keys() - {*violated}
     first = [each for each in groups if here.intersection(each[1])]
     parts = {
-        "tests in the register pass; draft FILE --divergences REGISTER updates it:": group_by_cause(
-            stale
+        "tests in the register pass; draft FILE --divergences REGISTER updates it:": (
+            group_by_cause(stale)
         ),
         f"{len(here)} of {len(failed)} failed clauses pass in {REFERENCE}:": first,
         f"{REFERENCE} violates these, too:": groups[len(first) :],

@@ -65,9 +65,9 @@ class TensorSpec:
         require(dtype_name(self.dtype))
         source, view = self._code()
         source = f"{source}.to(device)"
-        tensor: Tensor = eval(
-            source + view, {"device": topology.device(self.slot), "torch": torch}
-        )
+        names = {"device": topology.device(self.slot), "torch": torch, "patterned": patterned}
+        with CPU:  # A test may have set another default device.
+            tensor: Tensor = eval(source + view, names)
         tensor = tensor.detach()
         return tensor.requires_grad_() if self.requires_grad else tensor
 
@@ -82,26 +82,33 @@ class TensorSpec:
         shape, view = _source_and_view(self.shape, self.layout, self.dtype)
         count = torch.Size(shape).numel()
         if self.bits is not None:
-            numbers = f"{_patterns(self.bits, count, self.dtype)}.view({self.dtype})"
-        else:
+            return f"patterned({tuple(shape)}, {self.dtype}, {self.bits})", view
+        numbers = f"torch.arange({count}, dtype={self.dtype})"
+        if self.dtype.is_complex or self.dtype == torch.bool:  # arange does not make these.
             factor = ".mul(1 - 2j)" if self.dtype.is_complex else ""
-            numbers = f"torch.arange({count}, device='cpu'){factor}.to({self.dtype})"
-        return f"{numbers}.reshape({tuple(shape)})", view
+            numbers = f"torch.arange({count}){factor}.to({self.dtype})"
+        return numbers if len(shape) == 1 else f"{numbers}.reshape({tuple(shape)})", view
 
 
-def _patterns(first: int, count: int, dtype: torch.dtype) -> str:
-    """Return the code of unsigned integers: powers of two, these plus one, and mixed bits."""
+def _pattern(number: int, width: int) -> int:
+    """Return an unsigned integer: a power of two, this plus or minus one, or mixed bits."""
+    power = (-1) ** (number // 5) * 2 ** (5 * number % width) + number % 3 - 1
+    return (power if number % 3 else number * 0x9E3779B97F4A7C15) % 2**width
+
+
+def patterned(shape: Sequence[int], dtype: torch.dtype, first: int = 64) -> Tensor:
+    """Return a CPU tensor of bit patterns; see `TensorSpec.bits`.
+
+    Args:
+        shape: The extents.
+        dtype: The dtype.
+        first: The number of the first pattern.
+    """
     parts = 2 if dtype.is_complex else 1
     width = 1 if dtype == torch.bool else 8 * dtype.itemsize // parts
-    power = f"(-1) ** (i // 5) * 2 ** (5 * i % {width}) + i % 3 - 1"
-    pattern = f"({power} if i % 3 else i * 0x9E3779B97F4A7C15) % 2**{width}"
-    numbers = f"[{pattern} for i in range({first}, {first + count * parts})]"
-    return f"torch.tensor({numbers}, dtype={UNSIGNED[width]}, device='cpu')"
-
-
-def patterned(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Return a CPU tensor of bit patterns; see `TensorSpec.bits`."""
-    patterns: Tensor = eval(_patterns(64, torch.Size(shape).numel(), dtype))
+    count = torch.Size(shape).numel() * parts
+    numbers = [_pattern(number, width) for number in range(first, first + count)]
+    patterns = torch.tensor(numbers, dtype=UNSIGNED[width], device="cpu")
     return patterns.view(dtype).reshape(tuple(shape))
 
 

@@ -109,6 +109,29 @@ def test_a_check_inside_a_replica_keeps_its_facts(run_suite, pytester):
     assert first["failure"]["facts"] == [["output", "value"]]
 
 
+#: A suite in which the test makes the failing call of the drawn values.
+MADE = """
+from hypothesis import given, strategies as st
+from spec_tests import checks
+class Call(str):
+    run = None
+    __repr__ = str.__str__
+@clause("a.one")
+@given(x=st.just(1), functional=st.just(True))
+def test_one(target, x, functional):
+    checks.same(x, 2, Call("data_parallel(1)"))
+@clause("a.two")
+def test_two(target): pass
+"""
+
+
+def test_a_failure_shows_the_call_in_place_of_the_drawn_values(run_suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    run_suite(MADE, "--verdicts", str(path))
+    first, _ = read_verdicts(path)
+    assert first["failure"]["call"] == "data_parallel(1)"
+
+
 #: Code of a test that kills the run as soon as the verdict of the first test is written.
 KILL_RUN = """
     import os, pathlib, time

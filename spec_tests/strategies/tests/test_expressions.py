@@ -93,6 +93,7 @@ def test_repr_of_a_call_is_code_that_makes_the_call(topology, oracle, name):
             **{part: getattr(oracle, part) for part in ("comm", "functions", "scatter_gather")},
             "torch": torch,
             "device": torch.device,  # The name in the repr of a device, which a program imports.
+            "patterned": tensors.patterned,
             "devices": topology.take(4),
         }
         checks.same(
