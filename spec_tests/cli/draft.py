@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spec_tests.data_parallel.life import violations
-from spec_tests.failure import SUITE, Failure, matches
+from spec_tests.failure import SUITE, Failure
 from spec_tests.machine import clauses, input_files, register, verdicts
 from spec_tests.machine.verdicts import TestVerdict
 
@@ -188,8 +188,7 @@ def _fails_otherwise(entry: Mapping[str, Any], test: TestVerdict) -> bool:
 
 
 def _has_facts(entry: Mapping[str, Any], test: TestVerdict) -> bool:
-    facts = entry.get("expects", ())
-    return all(matches(fact, facts) for fact in _failure(test).expected)
+    return _failure(test).is_expected(entry.get("expects", ()))
 
 
 def _expects(entry: Mapping[str, Any], test: TestVerdict) -> bool:

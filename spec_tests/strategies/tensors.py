@@ -92,8 +92,8 @@ class TensorSpec:
 
 def _pattern(number: int, width: int) -> int:
     """Return an unsigned integer: a power of two, this plus or minus one, or mixed bits."""
-    power = (-1) ** (number // 5) * 2 ** (5 * number % width) + number % 3 - 1
-    return (power if number % 3 else number * 0x9E3779B97F4A7C15) % 2**width
+    power = (-1 if number // 5 % 2 else 1) * (1 << 5 * number % width) + number % 3 - 1
+    return (power if number % 3 else number * 0x9E3779B97F4A7C15) % (1 << width)
 
 
 def patterned(shape: Sequence[int], dtype: torch.dtype, first: int = 64) -> Tensor:
