@@ -69,8 +69,11 @@ def group_by_cause(
             the others.
     """
     groups: dict[tuple[str, ...], list[str]] = {}
+    of_test: dict[tuple[str, ...], tuple[str, ...]] = {}
     for clause, each in found.items():
         key = each.failure.group(clause) if each.failure else (EARLIER,)
+        if each.failure:  # One failure of a test may fail several clauses.
+            key = of_test.setdefault((each.test, *each.failure.key), key)
         groups.setdefault(key, []).append(clause)
     ordered = sorted(groups.values(), key=lambda names: ({*names} <= {*violated}, -len(names)))
     return [(_title(names[0], found[names[0]].failure), names) for names in ordered]

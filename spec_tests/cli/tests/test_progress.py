@@ -139,6 +139,14 @@ def test_one_error_of_the_target_is_one_cause():
     assert _summary(Failures("{} {}".format), reports)[1] == "FAIL 2 clauses: RuntimeError: -1"
 
 
+def test_one_failure_of_a_test_is_one_cause_of_all_its_clauses():
+    report = _test_report("failed", "a.py::test_it", "data_parallel.outputs")
+    report.user_properties += [("clause", "data_parallel.gradients")]
+    facts = Fact("output", "values"), Fact("gradient", "values")
+    judge.add_failure(report, Failure("differs", facts, "output is 1"))
+    assert _summary(Failures("{} {}".format), [report])[1] == "FAIL 2 clauses: output is 1"
+
+
 def test_records_out_of_date_are_no_failures_of_the_target():
     stale = Failure("stale-record", (Fact("register", "stale"),), "remove it")
     first, second, *_ = _summary(Failures("{} {}".format), [_failure(stale)])
