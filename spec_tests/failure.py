@@ -108,7 +108,7 @@ class Failure:
         The text of an error may be a part of the text in the fact.
         """
         return all(
-            fact in expects or any(_is_error_with(fact, each) for each in expects)
+            fact in expects or any(_is_error_with(fact, entry) for entry in expects)
             for fact in self.expected
         )
 
@@ -131,9 +131,9 @@ class Failure:
         """
         if self.kind == "assert":
             return clause, *self.key
-        if errors := {str(each) for each in self.facts if each.is_text_of_error}:
+        if errors := {str(fact) for fact in self.facts if fact.is_text_of_error}:
             return tuple(sorted(errors))
-        places = {each.place for each in self.facts if not each.place.startswith(_COMMON)}
+        places = {fact.place for fact in self.facts if not fact.place.startswith(_COMMON)}
         if places and self.kind == "differs":
             return clause.partition(".")[0], *sorted(places)
         part = "" if self.kind in _ANYWHERE else ".".join(clause.split(".")[:2])
@@ -144,9 +144,9 @@ class Failure:
 
         `input_files.convert` makes the failure again.
         """
-        found = {name: value for name, value in vars(self).items() if value or name == "facts"}
-        return found | {
-            name: shorten(found[name], _MAX_TEXT) for name in ("text", "call") if name in found
+        fields = {name: value for name, value in vars(self).items() if value or name == "facts"}
+        return fields | {
+            name: shorten(fields[name], _MAX_TEXT) for name in ("text", "call") if name in fields
         }
 
     def dumps(self) -> str:
@@ -210,9 +210,9 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
         error: The exception.
         test: The file of the test.
     """
-    found = getattr(error, "failure", None)
-    if isinstance(found, Failure):
-        return found
+    own = getattr(error, "failure", None)
+    if isinstance(own, Failure):
+        return own
     text = str(error)
     for noted in reversed(_noted):  # A target has rewrapped the error.
         if noted.text in text:
@@ -240,8 +240,8 @@ def error_fact(name: str, text: str, place: str = "error") -> Fact:
     """Return the fact about an error with the class ``name``."""
     line = text.partition("\n")[0]
     if cause := _cause(text):  # The error of a replica shows its traceback.
-        found, _, line = cause.partition(": ")
-        name = name if found.rpartition(".")[2] == name else f"{name}: {found}"
+        inner, _, line = cause.partition(": ")
+        name = name if inner.rpartition(".")[2] == name else f"{name}: {inner}"
     return Fact(place, f"{name}: {_without_drawn(line) or '…'}")
 
 
@@ -291,12 +291,14 @@ def _expression(traceback: TracebackType | None, test: Path | None) -> str | Non
     nodes = [node for node in _statements(path) if node.lineno <= line <= (node.end_lineno or 0)]
     if not nodes:
         return None
-    node = max(nodes, key=lambda each: (each.lineno, each.col_offset))
-    if isinstance(node, ast.Assert):
-        return shorten(ast.unparse(node.test), _MAX_LINE)
-    if isinstance(node, ast.With):
-        return shorten(", ".join(ast.unparse(each.context_expr) for each in node.items), _MAX_LINE)
-    return shorten(ast.unparse(node).partition("\n")[0], _MAX_LINE)
+    innermost = max(nodes, key=lambda node: (node.lineno, node.col_offset))
+    if isinstance(innermost, ast.Assert):
+        text = ast.unparse(innermost.test)
+    elif isinstance(innermost, ast.With):
+        text = ", ".join(ast.unparse(item.context_expr) for item in innermost.items)
+    else:
+        text = ast.unparse(innermost).partition("\n")[0]
+    return shorten(text, _MAX_LINE)
 
 
 @cache

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reports.others.catalogue import ROOT, Implementation
-from spec_tests.machine import clauses, verdicts
+from spec_tests.machine import clauses, verdict_file, verdicts
 from spec_tests.reporting import runs
 
 #: The exit statuses of a run that decided all tests; others are those of an interrupted run.
@@ -92,7 +92,7 @@ def find_changed(verdicts_file: Path, published: Path) -> Iterator[str]:
         yield "no published run to compare with: run it with --publish"
         return
     before = runs.read(published)[1]
-    after = verdicts.by_clause(verdicts.read(verdicts_file))
+    after = verdicts.by_clause(verdict_file.read(verdicts_file))
     if not after:
         yield "no verdict of any clause"
     for name, verdict in after.items():
@@ -125,7 +125,7 @@ def find_unexpected(verdicts_file: Path, status: int) -> Iterator[str]:
         verdicts_file: The verdicts of the run.
         status: The exit status of the run.
     """
-    found = verdicts.find_evidence(verdicts.read(verdicts_file))
+    found = verdicts.find_evidence(verdict_file.read(verdicts_file))
     if not found:
         yield "no verdict of any clause"
     for name, each in found.items():

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from reports.others import catalogue, environments, validation, wheels
-from spec_tests.machine import register, verdicts
+from spec_tests.machine import register, verdict_file
 from spec_tests.machine.target import PARTS, map_pairs
 from spec_tests.reporting import runs
 from spec_tests.reporting.evidence import publish
@@ -97,7 +97,7 @@ def test_a_run_of_a_wheel_keeps_no_text_and_is_compared_with_the_published_run(t
     stale = verdict_line("fail", "comm.gather.joined") | {"failure": {"kind": "stale-record"}}
     file, published = tmp_path / "verdicts.jsonl", tmp_path / "published.json"
     header = {"run": dict.fromkeys(("target", "torch", "accelerator", "command", "date"), "-")}
-    header["run"]["format"] = verdicts.FORMAT
+    header["run"]["format"] = verdict_file.FORMAT
     file.write_text("".join(f"{json.dumps(each)}\n" for each in [header, failure, stale]))
     validation._simplify(file)
     assert "a text" not in file.read_text()

@@ -14,7 +14,7 @@ from typing import Any
 
 from spec_tests.data_parallel.life import violations
 from spec_tests.failure import SUITE, Failure
-from spec_tests.machine import clauses, input_files, register, verdicts
+from spec_tests.machine import clauses, input_files, register, verdict_file
 from spec_tests.machine.verdicts import TestVerdict
 
 #: The beginning of the clauses whose tests leave out violations that a register records.
@@ -39,7 +39,7 @@ def main(options: argparse.Namespace) -> int:
         raise input_files.RefusedError("draft needs a file of verdicts, or --divergences REGISTER")
     tests: list[TestVerdict] = []
     for file in options.file:
-        run, found = verdicts.read_run(file)
+        run, found = verdict_file.read_run(file)
         _warn_of_draft(file, run, found, has_register=options.divergences is not None)
         tests += found
     sources = ", ".join(map(str, options.file))
@@ -70,6 +70,7 @@ def draft(
     source: object = "the runs",
     kind: str = "target-bug",
     register_file: Path | None = None,
+    suite: Path = SUITE,
 ) -> str:
     """Return the records for the failures of runs as TOML.
 
@@ -84,6 +85,7 @@ def draft(
             and its records, without the tests that pass, those that fail otherwise, and those
             that the suite lacks. Inherited tests that pass are added to ``repaired``. A record of
             an earlier suite gets the facts of its tests.
+        suite: The folder of the suite.
 
     Raises:
         input_files.RefusedError: The suite lacks the clause of a failed test, or the register is
@@ -92,18 +94,18 @@ def draft(
     last = {(test.test, test.clause): test for test in tests if test.clause}
     named = [*last.values()]
     failed = [test for test in named if test.verdict == "fail" and not _passes(test)]
-    known_clauses = clauses.load()
+    known_clauses = clauses.load(suite)
     if unknown := {test.clause for test in failed} - known_clauses.keys():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
     tables = {} if register_file is None else register.read_tables(register_file)
     missing = {fact.name for test in named if (fact := _missing_name(test)) is not None}
     lacks = sorted({*tables.pop("lacks", ()), *missing})
     judged = [test for test in named if test.verdict in ("fail", "known")]
-    if register_file is not None and (repaired := _repaired(tables, register_file, judged)):
+    if register_file is not None and (repaired := _repaired(tables, register_file, judged, suite)):
         tables["repaired"] = repaired
     lists = {key: tables.pop(key, []) for key in ("drafted", "divergence")}
     kept = {
-        key: [each for entry in entries for each in _update(entry, judged)]
+        key: [each for entry in entries for each in _update(entry, judged, suite)]
         for key, entries in lists.items()
     }
     old = [each for records in kept.values() for each in records]
@@ -127,9 +129,12 @@ def _passes(test: TestVerdict) -> bool:
     return test.failure is not None and test.failure.kind == "stale-record"
 
 
-def _repaired(tables: Mapping[str, Any], path: Path, judged: Sequence[TestVerdict]) -> list[str]:
+def _repaired(
+    tables: Mapping[str, Any], path: Path, judged: Sequence[TestVerdict], suite: Path
+) -> list[str]:
     """Return ``repaired`` of a register, with the inherited tests that pass now."""
-    inherited = (name for each in register.inherited_records(tables, path) for name in each.tests)
+    records = register.inherited_records(tables, path, suite / "registers")
+    inherited = (name for record in records for name in record.tests)
     passing = [test for test in judged if _passes(test)]
     found = (name for name in inherited if any(_is_named_by(name, test) for test in passing))
     return list(dict.fromkeys([*tables.get("repaired", ()), *found]))
@@ -142,7 +147,9 @@ def _missing_name(test: TestVerdict) -> Any:
     return test.failure.facts[0]
 
 
-def _update(entry: Mapping[str, Any], judged: Sequence[TestVerdict]) -> Iterator[dict[str, Any]]:
+def _update(
+    entry: Mapping[str, Any], judged: Sequence[TestVerdict], suite: Path
+) -> Iterator[dict[str, Any]]:
     """Yield the record without tests that pass or fail otherwise, or that the suite no longer has.
 
     If some parameters of a test pass or fail otherwise, the record names the others. A record of
@@ -151,7 +158,7 @@ def _update(entry: Mapping[str, Any], judged: Sequence[TestVerdict]) -> Iterator
     left: list[str] = []
     for name in entry["tests"]:
         own = [test for test in judged if _is_named_by(name, test)]
-        if not register.is_defined(name, SUITE):
+        if not register.is_defined(name, suite):
             print(f"{entry['id']}: left out, no such test: {name}", file=sys.stderr)
             continue
         other = {_node_id(test) for test in own if _fails_otherwise(entry, test)}

@@ -18,7 +18,7 @@ import pytest
 from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.machine import clauses, options, verdicts
 from spec_tests.machine.session import pytest_report_header as header
-from spec_tests.machine.verdicts import Recorder
+from spec_tests.machine.verdict_file import Recorder
 from spec_tests.strategies.supported_layers import pytest_report_header as layers
 
 #: If the output is not a terminal, a line of progress follows this number of tests, or seconds.

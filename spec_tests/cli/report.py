@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from spec_tests.cli import doctor
-from spec_tests.machine import verdicts
+from spec_tests.machine import clauses, conclusion
 from spec_tests.machine.input_files import RefusedError
 from spec_tests.machine.verdicts import VERDICTS
 from spec_tests.reporting import evidence, runs
@@ -20,7 +20,7 @@ PUBLISHED = (Path(__file__).resolve().parents[2] / "reports", Path(__file__).res
 #: The color of the badge for each conclusion.
 _COLORS = {
     "conforms": "brightgreen",
-    verdicts.AS_REFERENCE: "green",
+    conclusion.AS_REFERENCE: "green",
     "does not conform": "orange",
     "is not decided": "lightgrey",
 }
@@ -44,7 +44,7 @@ def main(options: argparse.Namespace) -> int:
         if "incomplete" in run.about:
             print(f"{path}: {run.about['incomplete']}")
         suite, torch = run.about.get("suite", ""), run.about["torch"]
-        print("\n".join(verdicts.summary(run.evidence, suite, torch)))
+        print("\n".join(conclusion.summary(run.evidence, clauses.load(), suite, torch)))
     default = next((each for each in PUBLISHED if any(each.glob(runs.RESULTS))), None)
     pages.write_report(options.file, default, options.to)
     if options.summary:
@@ -57,20 +57,23 @@ def main(options: argparse.Namespace) -> int:
 
 def as_markdown(run: Run) -> str:
     """Return a page with the conclusion, counts by chapter, and the causes of failures."""
-    counts = verdicts.count_by_chapter(run.verdicts).items()
+    known = clauses.load()
+    counts = conclusion.count_by_chapter(run.verdicts, known).items()
     rows = [(title, *(found[each] for each in VERDICTS)) for title, found in counts]
     causes: list[str] = []
     for title, groups in evidence.causes_by_title(run.evidence, run.violated_by_reference).items():
         lines = (f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups)
         causes += ["", title, "", *lines]
-    notes = filter(None, (run.about.get("incomplete"), verdicts.explain(run.verdicts)))
+    notes = filter(None, (run.about.get("incomplete"), conclusion.explain(run.verdicts, known)))
     head = [f"# {escape(run.label)}", "", run.claim, *notes, ""]
     return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), *causes, ""])
 
 
 def as_badge(run: Run) -> str:
     """Return the JSON from which shields.io makes a badge."""
-    word, text = verdicts.conclude(run.verdicts, run.about.get("suite", ""), run.about["torch"])
+    word, text = conclusion.conclude(
+        run.verdicts, clauses.load(), run.about.get("suite", ""), run.about["torch"]
+    )
     badge = {
         "schemaVersion": 1,
         "label": "torch.nn.parallel",

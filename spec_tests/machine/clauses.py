@@ -14,6 +14,7 @@ import pytest
 
 from spec_tests.failure import SUITE, Fact
 from spec_tests.machine import input_files
+from spec_tests.machine.options import suite_of
 
 #: The first release of torch.nn.parallel that passes a clause, for clauses about its Python code.
 _SINCE = SUITE / "since.toml"
@@ -179,15 +180,18 @@ def load(source: Path = SUITE) -> dict[str, Clause]:
     """Return the clauses by id, in the order of the specification.
 
     Args:
-        source: The folder of the chapters, or a TOML file with clauses.
+        source: The folder of the chapters, a folder without chapters, or a TOML file with clauses.
 
     Raises:
         input_files.RefusedError: A file cannot be read, or a clause is not valid.
     """
-    folders = CHAPTERS if source.is_dir() else ("",)
+    if source.is_file():
+        files = {"": source}
+    else:
+        folders = [name for name in CHAPTERS if (source / name).is_dir()] or [""]
+        files = {name: source / name / "clauses.toml" for name in folders}
     found: dict[str, Clause] = {}
-    for folder in folders:
-        file = source / folder / "clauses.toml" if folder else source
+    for folder, file in files.items():
         for each in _parse(input_files.read_text(file), str(file), folder):
             if each.id in found:
                 raise input_files.refuse(
@@ -195,6 +199,11 @@ def load(source: Path = SUITE) -> dict[str, Clause]:
                 )
             found[each.id] = each
     return found
+
+
+def of_run(config: pytest.Config) -> dict[str, Clause]:
+    """Return the clauses of the suite that a run uses, by id."""
+    return load(suite_of(config))
 
 
 def suite_version(clauses: Mapping[str, Clause]) -> str:

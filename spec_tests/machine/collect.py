@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from spec_tests.failure import SUITE
 from spec_tests.machine import (
     clauses,
     input_files,
@@ -24,6 +23,7 @@ from spec_tests.machine import (
     workers,
 )
 from spec_tests.machine.fixtures import capabilities_of, register_of, topology_of
+from spec_tests.machine.options import suite_of
 
 _SELECTED = pytest.StashKey[frozenset[str]]()
 
@@ -47,11 +47,12 @@ def select_clauses(config: pytest.Config, register_path: Path | None) -> None:
         pytest.UsageError: a value of ``--clause`` is no chapter, and no beginning of an id; or the
             target has no register for ``--recorded``.
     """
-    names, known_clauses = config.getoption("--clause"), clauses.load()
+    names, known_clauses = config.getoption("--clause"), clauses.of_run(config)
     if config.getoption("--recorded"):
         if register_path is None:
             raise pytest.UsageError("--recorded: the target has no register")
-        recorded = (each for record in register.load(register_path) for each in record.clauses)
+        records = register.load(register_path, folder=suite_of(config) / "registers")
+        recorded = (each for record in records for each in record.clauses)
         # The metadata of the run have the values of this option.
         config.option.clause = names = [*names, *dict.fromkeys(recorded)]
     unknown = clauses.describe_unknown(names, known_clauses)
@@ -191,10 +192,11 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Ignore files that contain no id of a clause that ``--clause`` selects."""
     selected = selected_clauses(config)
-    if not selected or collection_path.suffix != ".py" or SUITE not in collection_path.parents:
+    suite = suite_of(config)
+    if not selected or collection_path.suffix != ".py" or suite not in collection_path.parents:
         return None
     ids = ids_in(collection_path, selected)
-    return None if ids and _is_in_chapter(collection_path) else True
+    return None if ids and _is_in_chapter(collection_path, suite) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -204,8 +206,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
-    conformance = [item for item in items if _is_in_chapter(item.path)]
-    known_clauses = clauses.load()
+    suite = suite_of(config)
+    conformance = [item for item in items if _is_in_chapter(item.path, suite)]
+    known_clauses = clauses.of_run(config)
     named = {name for item in conformance for name in check_clauses_of(item, known_clauses)}
     whole = _is_whole_suite(config) and not selected_clauses(config)
     if whole:
@@ -215,9 +218,9 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
             named - clauses_judged_without_reference(conformance),
         )
     if (path := register_of(config)) is not None:
-        records = register.load(path, known_clauses)
+        records = register.load(path, known_clauses, suite / "registers")
         register.require_expects(records)
-        register.assign(conformance, records, SUITE, whole=whole)
+        register.assign(conformance, records, suite, whole=whole)
     if selected := selected_clauses(config):
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
         deselect(config, items, others)
@@ -231,9 +234,9 @@ def _raise_if_any(problem: str, ids: set[str]) -> None:
         raise pytest.UsageError(f"clauses {problem}: {', '.join(sorted(ids))}")
 
 
-def _is_in_chapter(path: Path) -> bool:
+def _is_in_chapter(path: Path, suite: Path) -> bool:
     """Return whether the tests of a file check a target. A folder ``tests`` checks the suite."""
-    return SUITE in path.parents and "tests" not in path.relative_to(SUITE).parts
+    return suite in path.parents and "tests" not in path.relative_to(suite).parts
 
 
 def _is_whole_suite(config: pytest.Config) -> bool:
@@ -241,4 +244,5 @@ def _is_whole_suite(config: pytest.Config) -> bool:
     selections = ("keyword", "markexpr", "lf", "deselect", "own_tests")
     narrowed = any(config.getoption(selection, default=None) for selection in selections)
     roots = {Path(arg).resolve() for arg in config.args}
-    return not narrowed and (SUITE in roots or SUITE.parent in roots)
+    suite = suite_of(config)
+    return not narrowed and (suite in roots or suite.parent in roots)

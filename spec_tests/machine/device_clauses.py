@@ -34,7 +34,7 @@ _Test = Callable[..., None]
 @cache
 def known_clauses() -> dict[str, Clause]:
     """Return the clauses of the chapter by id."""
-    found = clauses.load(SUITE)
+    found = clauses.load()
     return {name: each for name, each in found.items() if each.chapter == _NAME}
 
 

@@ -7,7 +7,13 @@ import pytest
 
 from spec_tests.machine import capabilities, devices, probes, register
 from spec_tests.machine.devices import MODULES, Topology, make_topology, not_run
-from spec_tests.machine.options import NO_REFERENCE, imported_plugins, mapping_of, target_of
+from spec_tests.machine.options import (
+    NO_REFERENCE,
+    imported_plugins,
+    mapping_of,
+    suite_of,
+    target_of,
+)
 from spec_tests.machine.target import PARTS, REFERENCE, Target, load_map
 
 _TOPOLOGY = pytest.StashKey[Topology]()
@@ -28,7 +34,8 @@ def topology_of(config: pytest.Config) -> Topology:
 
 def register_of(config: pytest.Config) -> Path | None:
     """Return the register of the target, if it has one."""
-    return register.path_of(target_of(config), config.getoption("--divergences"))
+    folder = suite_of(config) / "registers"
+    return register.path_of(target_of(config), config.getoption("--divergences"), folder)
 
 
 def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:

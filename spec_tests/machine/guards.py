@@ -38,8 +38,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             raise
         name = type(error).__name__
         text = f"the target raises {name}: {error}"
-        found = Failure("error", (error_fact(name, str(error)),), text, f"{name}: {error}")
-        raise failed(found) from None
+        fact = error_fact(name, str(error))
+        raise failed(Failure("error", (fact,), text, f"{name}: {error}")) from None
     changed = process_state.changes(before, process_state.read(topology))
     if len(sys.modules) > modules:  # An import may add filters.
         changed.pop("warning filters", None)
@@ -66,8 +66,8 @@ def check_races(item: pytest.Item) -> Generator[None, object, object]:
     ignores_races = item.config.getoption("races") is False
     if not is_simulated() or (ignores_races and late is None):
         return (yield)
-    with simulator.races(late_copies=late) as found:
+    with simulator.races(late_copies=late) as races:
         result = yield
-    if found and not ignores_races:
-        end_test(Failure("race", (Fact("memory", "race"),), race_text(found)))
+    if races and not ignores_races:
+        end_test(Failure("race", (Fact("memory", "race"),), race_text(races)))
     return result

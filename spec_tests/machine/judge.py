@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
 
-from spec_tests import failure
-from spec_tests.failure import Fact, Failure
+from spec_tests.failure import Fact, Failure, failed, forget, of_exception
 from spec_tests.machine import clauses, programs, register, time_limit, verdicts
 from spec_tests.machine.capabilities import skip_missing
 from spec_tests.machine.clauses import Clause
+from spec_tests.machine.fixtures import register_of
 from spec_tests.machine.options import options_for_test, target_of
-from spec_tests.machine.register import Divergence, path_of, without_parameters
+from spec_tests.machine.register import Divergence
 from spec_tests.machine.target import missing_name, name_in
 
 #: The failures of a test that ends its process, by itself or at the time limit. Each is also a key
@@ -45,7 +45,7 @@ _examples: list[Failure] = []
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Store the failure of each example that Hypothesis draws for the test."""
-    failure.forget()
+    forget()
     _examples.clear()
     time_limit.start_example()
     if not clauses.clauses_of_test(item):
@@ -67,7 +67,7 @@ def _observed(test: Callable[..., Any], file: Path) -> Callable[..., Any]:
 
     @functools.wraps(test)
     def observed(*args: Any, **kwargs: Any) -> Any:
-        failure.forget()
+        forget()
         time_limit.start_example()
         try:
             return test(*args, **kwargs)
@@ -84,7 +84,7 @@ def _observed(test: Callable[..., Any], file: Path) -> Callable[..., Any]:
 def _failure_of(error: BaseException, file: Path) -> Failure:
     """Return the failure, also if the error cannot be shown."""
     try:
-        return failure.of_exception(error, file)
+        return of_exception(error, file)
     except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
         return _hidden(error, other)
 
@@ -107,13 +107,13 @@ def pytest_runtest_makereport(
     error = None if call.excinfo is None else call.excinfo.value
     try:
         report = yield
-        found = _find_failure(item, call, report)
+        failure = _find_failure(item, call, report)
     except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
         assert error is not None
-        found = _hidden(error, other)
-        report = _without_details(item, call, found)
-    if found is not None:
-        _judge(item, call, report, found)
+        failure = _hidden(error, other)
+        report = _without_details(item, call, failure)
+    if failure is not None:
+        _judge(item, call, report, failure)
     return report
 
 
@@ -140,21 +140,21 @@ def show_first_failure(call: pytest.CallInfo[None]) -> None:
         call.excinfo = pytest.ExceptionInfo.from_exception(error.exceptions[0])
     elif isinstance(error, Flaky):  # Hypothesis has lost the failure.
         text = "the calls of a failure have other results when they are repeated"
-        found = Failure("differs", (Fact("output", "not repeatable"),), text)
+        failure = Failure("differs", (Fact("output", "not repeatable"),), text)
         if _examples:
-            found = replace(_examples[-1], text=f"{_examples[-1].text}\n{text}")
+            failure = replace(_examples[-1], text=f"{_examples[-1].text}\n{text}")
         call.excinfo = pytest.ExceptionInfo.from_exception(
-            failure.failed(found).with_traceback(error.__traceback__)
+            failed(failure).with_traceback(error.__traceback__)
         )
 
 
 def _without_details(
-    item: pytest.Item, call: pytest.CallInfo[None], found: Failure
+    item: pytest.Item, call: pytest.CallInfo[None], failure: Failure
 ) -> pytest.TestReport:
     """Return the report of a failed test whose error cannot be shown."""
 
     def fail() -> None:
-        raise AssertionError(found.text) from None  # The error that is handled cannot be shown.
+        raise AssertionError(failure.text) from None  # The error that is handled cannot be shown.
 
     shown = pytest.CallInfo.from_call(fail, call.when)
     return pytest.TestReport.from_item_and_call(item, shown)
@@ -189,41 +189,46 @@ def _find_failure(
 
 def _remedy(item: pytest.Item, records: Sequence[Divergence]) -> str:
     """Return how a register no longer expects the failure of a test that passes."""
-    path = path_of(target_of(item.config), item.config.getoption("--divergences"))
-    inherited = [name for each in records if each.file != str(path) for name in each.tests]
-    ids = item.nodeid, without_parameters(item.nodeid)
-    entries = [name for name in inherited if any(each.endswith(name) for each in ids)]
+    path = register_of(item.config)
+    inherited = [name for record in records if record.file != str(path) for name in record.tests]
+    ids = item.nodeid, register.without_parameters(item.nodeid)
+    entries = [name for name in inherited if any(node_id.endswith(name) for node_id in ids)]
     if not entries:
         return "remove the test from the record"
     return f"the record is inherited, so add {entries[0]!r} to `repaired` of {path}"
 
 
 def _judge(
-    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport, found: Failure
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport, failure: Failure
 ) -> None:
     """Compare a failure with the records of its test, and add it to the report."""
     records = item.stash.get(register.RECORDS, [])
-    known = next((record for record in records if found.is_expected(record.expects)), None)
-    if known is None and records and found.kind not in ("not-offered", "stale-record"):
+    expecting = [record.id for record in records if failure.is_expected(record.expects)]
+    if not expecting and records and failure.kind not in ("not-offered", "stale-record"):
         names = " and ".join(record.name for record in records)
         expected = " or ".join(repr(fact) for record in records for fact in record.expects)
-        text = f"{names} expects {expected}, but the failure is {', '.join(found.expected)}"
+        text = f"{names} expects {expected}, but the failure is {', '.join(failure.expected)}"
         report.longrepr = f"{report.longrepr}\n\n{text}"
-        found = replace(found, text=f"{found.text}\n{text}")
-    chosen = item.config.getoption("--clause")
-    add_failure(report, found, known.id if known else "", chosen)
-    if found.kind != "stale-record":
-        programs.add(item, call, report, found, options_for_test(item.config))
+        failure = replace(failure, text=f"{failure.text}\n{text}")
+    known, chosen = clauses.of_run(item.config), item.config.getoption("--clause")
+    add_failure(report, failure, known, next(iter(expecting), ""), chosen)
+    if failure.kind != "stale-record":
+        programs.add(item, call, report, failure, options_for_test(item.config))
 
 
 def add_failure(
-    report: pytest.TestReport, found: Failure, record: str = "", chosen: Collection[str] = ()
+    report: pytest.TestReport,
+    failure: Failure,
+    known_clauses: Mapping[str, Clause],
+    record: str = "",
+    chosen: Collection[str] = (),
 ) -> None:
     """Add a failure and the clauses that it fails to the report of a test.
 
     Args:
         report: The report, with the clauses of the test.
-        found: The failure.
+        failure: The failure.
+        known_clauses: The clauses of the suite by id.
         record: The id of the record that expects the failure, if there is one.
         chosen: The values of ``--clause``.
     """
@@ -231,14 +236,14 @@ def add_failure(
         report.outcome = "skipped"
         report.wasxfail = f"known: {record}"
     names = verdicts.clauses_in(report)
-    known = {
-        name: each
-        for name, each in clauses.load().items()
-        if not chosen or name in names or any(map(each.is_named_by, chosen))
+    selected = {
+        name: clause
+        for name, clause in known_clauses.items()
+        if not chosen or name in names or any(map(clause.is_named_by, chosen))
     }
-    failing = violated_by(found, names, known)
-    report.user_properties += [(verdicts.FAILS, each) for each in failing]
-    report.user_properties.append((verdicts.FAILURE, found.dumps()))
+    violated = violated_by(failure, names, selected)
+    report.user_properties += [(verdicts.FAILS, name) for name in violated]
+    report.user_properties.append((verdicts.FAILURE, failure.dumps()))
 
 
 def violated_by(
@@ -276,21 +281,21 @@ def _about(fact: Fact, names: Sequence[str], known_clauses: Mapping[str, Clause]
 
 def _describe(item: pytest.Item, error: BaseException) -> Failure:
     """Return the failure of a test, with the facts of all its failing examples."""
-    found = _failure_of(error, item.path)
-    facts = [*found.facts, *(fact for each in _examples for fact in each.facts)]
+    failure = _failure_of(error, item.path)
+    facts = [*failure.facts, *(fact for example in _examples for fact in example.facts)]
     drawn = programs.drawn_arguments(item, error)
     # The repr of a call is code; other arguments need their names.
     lines = [
-        repr(each) if name == "call" else f"{name} = {each!r}" for name, each in drawn.items()
+        repr(value) if name == "call" else f"{name} = {value!r}" for name, value in drawn.items()
     ]
-    if found.call and found.call not in map(repr, drawn.values()):
+    if failure.call and failure.call not in map(repr, drawn.values()):
         lines = []  # The test has made the call of them.
-    text = found.text.replace(_HINT, "").rstrip() or type(error).__name__
-    call = "\n".join(lines) or found.call
+    text = failure.text.replace(_HINT, "").rstrip() or type(error).__name__
+    call = "\n".join(lines) or failure.call
     texts: dict[str, Any] = {
-        name: _ADDRESS.sub("…", each) for name, each in (("text", text), ("call", call))
+        name: _ADDRESS.sub("…", value) for name, value in (("text", text), ("call", call))
     }
-    return replace(found, facts=tuple(dict.fromkeys(facts)), **texts)
+    return replace(failure, facts=tuple(dict.fromkeys(facts)), **texts)
 
 
 class EndedTests:
@@ -327,9 +332,11 @@ class EndedTests:
         report.longrepr = ended.text
         report.user_properties += self._properties.get(crashitem, [])
         record = verdicts.property_of(report, str(ended.facts[0]))
-        add_failure(report, ended, record, sched.config.getoption("--clause"))
+        config = sched.config
+        known = clauses.of_run(config)
+        add_failure(report, ended, known, record, config.getoption("--clause"))
         # pytest-xdist does not count this failure for -x and --maxfail.
-        sched.config.pluginmanager.get_plugin("dsession")._handlefailures(report)
+        config.pluginmanager.get_plugin("dsession")._handlefailures(report)
 
 
 def pytest_configure(config: pytest.Config) -> None:

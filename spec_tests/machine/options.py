@@ -3,6 +3,7 @@
 Without ``--target`` the module only adds the options.
 """
 
+import argparse
 import importlib
 import os
 import shlex
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from spec_tests.failure import SUITE
 
 #: The plugin with the options about races and delayed copies.
 pytest_plugins = ["spec_tests.simulator.pytest_plugin"]
@@ -80,6 +83,11 @@ def target_of(config: pytest.Config) -> str:
     """Return the name of the package under test."""
     name: str = config.getoption("--target") or DEFAULT_TARGET
     return name
+
+
+def suite_of(config: pytest.Config) -> Path:
+    """Return the folder of the suite: of its chapters, their clauses, and the registers."""
+    return Path(config.getoption("--suite"))
 
 
 def mapping_of(config: pytest.Config) -> list[str]:
@@ -164,6 +172,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run only the tests of the clauses that the register of the target records, and of "
         "those of --clause",
     )
+    # The tests of the suite itself run a small one in another folder.
+    group.addoption("--suite", default=str(SUITE), help=argparse.SUPPRESS)
     _add_device_options(parser.getgroup("devices"))
 
 

@@ -152,7 +152,7 @@ def add(
     """
     violated = verdicts.property_of(report, verdicts.FAILS)
     if call.excinfo is not None and violated and verdicts.verdict_of(report) == "fail":
-        about = f"{violated}: {clauses.load()[violated].says}\n\n{found.text}"
+        about = f"{violated}: {clauses.of_run(item.config)[violated].says}\n\n{found.text}"
         drawn = drawn_arguments(item, call.excinfo.value)
         statements = getattr(call.excinfo.value, "statements", None)
         text = _text(item, drawn, about, statements, options)

@@ -126,12 +126,15 @@ def read_tables(path: Path) -> dict[str, Any]:
 
 
 @input_files.usage_errors()
-def load(path: Path, known_clauses: Mapping[str, Clause] | None = None) -> list[Divergence]:
+def load(
+    path: Path, known_clauses: Mapping[str, Clause] | None = None, folder: Path = FOLDER
+) -> list[Divergence]:
     """Return the records of a register, inherited ones first.
 
     Args:
         path: The register.
         known_clauses: All clauses by id; None to accept records of any clause.
+        folder: The folder of the registers that may be inherited.
 
     Raises:
         pytest.UsageError: the file cannot be read, a record lacks a field or has an unknown one,
@@ -144,19 +147,19 @@ def load(path: Path, known_clauses: Mapping[str, Clause] | None = None) -> list[
     own += [_parse_record({**default, **table}, path) for table in tables.get("drafted", [])]
     if known_clauses is not None:
         _require_clauses(own, known_clauses)
-    return [*inherited_records(tables, path), *own]
+    return [*inherited_records(tables, path, folder), *own]
 
 
-def inherited_records(tables: Mapping[str, Any], path: Path) -> list[Divergence]:
+def inherited_records(tables: Mapping[str, Any], path: Path, folder: Path) -> list[Divergence]:
     """Return the records of the register that ``tables`` inherits, without repaired tests."""
     if "inherits" not in tables:
         return []
     repaired = set(tables.get("repaired", ()))
     name = f"{tables['inherits']}.toml"
-    if name not in os.listdir(FOLDER) or (FOLDER / name).resolve() == path.resolve():
+    if name not in os.listdir(folder) or (folder / name).resolve() == path.resolve():
         text = f"the suite has no other register {tables['inherits']!r}, which it inherits"
         raise input_files.refuse(path, text)
-    records = load(FOLDER / name)
+    records = load(folder / name, folder=folder)
     stale = repaired - {test for record in records for test in record.tests}
     if stale:
         raise input_files.refuse(path, f"no inherited record names {min(stale)}")
@@ -291,13 +294,13 @@ def require_missing(names: Iterable[str], target: Target, path: Path) -> None:
             raise input_files.refuse(path, problem)
 
 
-def path_of(target: str, divergences_option: str | None) -> Path | None:
+def path_of(target: str, divergences_option: str | None, folder: Path = FOLDER) -> Path | None:
     """Return the file of ``--divergences``, else the suite's register of the target, if any.
 
     Raises:
         pytest.UsageError: the file of ``--divergences`` does not exist.
     """
-    path = Path(divergences_option) if divergences_option else FOLDER / f"{target}.toml"
+    path = Path(divergences_option) if divergences_option else folder / f"{target}.toml"
     if os.path.exists(path):  # Path.exists raises an error for a long name
         return path
     if divergences_option:

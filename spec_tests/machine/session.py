@@ -19,7 +19,7 @@ from spec_tests.machine import (
     input_files,
     process_state,
     register,
-    verdicts,
+    verdict_file,
 )
 from spec_tests.machine.devices import SYNCHRONOUS, Topology
 from spec_tests.machine.fixtures import (
@@ -50,7 +50,7 @@ WARNINGS = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Configure warnings, the marker ``clause`` and the `verdicts.Recorder`."""
+    """Configure warnings, the marker ``clause`` and the `verdict_file.Recorder`."""
     # The filters of the user come later in the list and override these.
     config.getini("filterwarnings")[:0] = WARNINGS
     config.addinivalue_line(
@@ -63,8 +63,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     else:
         with input_files.usage_errors():
-            recorder = verdicts.Recorder(
+            recorder = verdict_file.Recorder(
                 config.getoption("--verdicts"),
+                clauses.of_run(config),
                 resume=config.getoption("--resume"),
                 metadata=lambda: run_metadata(config, topology_of(config)),
             )
@@ -95,7 +96,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",
         *_device_faults(config),
-        f"suite: {clauses.suite_version(clauses.load())}",
+        f"suite: {clauses.suite_version(clauses.of_run(config))}",
         f"torch: {torch.__version__}",
         f"python: {process_state.python_version()}",
     ]
@@ -127,7 +128,7 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
     """Return target, versions, devices, time, and the command that repeats the run."""
     target = target_of(config)
     return {
-        "format": verdicts.FORMAT,
+        "format": verdict_file.FORMAT,
         "target": target,
         "version": _package_version(target.partition(".")[0]),
         "reference": NO_REFERENCE if lacks_reference(config) else REFERENCE,
@@ -141,7 +142,7 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "examples": settings.default.max_examples if settings.default else None,
         "command": command(config),
-        "suite": clauses.suite_version(clauses.load()),
+        "suite": clauses.suite_version(clauses.of_run(config)),
         **({"clauses": config.getoption("--clause")} if config.getoption("--clause") else {}),
     }
 

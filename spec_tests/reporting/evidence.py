@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from spec_tests.failure import Failure
-from spec_tests.machine import clauses, input_files, verdicts
+from spec_tests.machine import clauses, input_files, verdict_file
 from spec_tests.machine.target import REFERENCE
 from spec_tests.machine.verdicts import Evidence
 from spec_tests.reporting import documents
@@ -157,8 +157,8 @@ def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
     """
     value = input_files.parse_json(input_files.read_text(path), str(path))
     document = input_files.convert(value, _Document, path)
-    header = input_files.convert(document.run, verdicts.Header, f"{path}: run")
-    if header.format > verdicts.FORMAT or "hardware" not in document.run:
+    header = input_files.convert(document.run, verdict_file.Header, f"{path}: run")
+    if header.format > verdict_file.FORMAT or "hardware" not in document.run:
         raise input_files.refuse(path, "the run is of a later suite, or lacks the key 'hardware'")
     found = {name: Evidence("pass") for ids in document.passed.values() for name in ids}
     for verdict, listed in (("not-offered", document.not_offered), ("not-run", document.not_run)):

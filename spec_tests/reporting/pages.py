@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from spec_tests.machine import clauses, verdicts
+from spec_tests.machine import clauses, conclusion
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.input_files import RefusedError
 from spec_tests.machine.verdicts import VERDICTS
@@ -59,7 +59,7 @@ class Pages:
         environment.globals.update(
             matrix=self.matrix,
             verdicts=VERDICTS,
-            explain=verdicts.explain,
+            explain=conclusion.explain,
             address_of=self.address_of,
             clause_address=self.clause_address,
             keys={run.name: place for place, run in enumerate(self.matrix.columns, 1)},

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spec_tests.machine import register, verdicts
+from spec_tests.machine import clauses, conclusion, register, verdict_file
 from spec_tests.machine.verdicts import Evidence, find_evidence
 from spec_tests.reporting.evidence import read_published
 
@@ -45,8 +45,10 @@ class Run:
 
     @property
     def claim(self) -> str:
-        """Whether the run conforms to the suite; see `verdicts.claim`."""
-        return verdicts.claim(self.verdicts, self.about.get("suite", ""), self.about["torch"])
+        """Whether the run conforms to the suite; see `conclusion.claim`."""
+        about = self.about
+        known = clauses.load()
+        return conclusion.claim(self.verdicts, known, about.get("suite", ""), about["torch"])
 
     @property
     def violated_by_reference(self) -> frozenset[str]:
@@ -144,7 +146,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
     """
     if path.suffix == ".json":
         return read_published(path)
-    header, tests = verdicts.read_run(path)
+    header, tests = verdict_file.read_run(path)
     return {"hardware": header["accelerator"], **header, "tests": len(tests)}, find_evidence(tests)
 
 

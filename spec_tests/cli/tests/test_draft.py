@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from spec_tests.cli.draft import draft
-from spec_tests.cli.main import main
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine.verdicts import TestVerdict
 
@@ -63,23 +62,29 @@ observed = "x"
 """
 
 
+CLAUSES = '[comm.scatter.slices]\nsays = "s"\nbasis = "law"\n'
+
+
 @pytest.fixture
-def old_register(tmp_path, monkeypatch):
+def old_register(tmp_path):
     """Write a register of a suite with three tests, and the suite; return the register."""
-    monkeypatch.setattr("spec_tests.cli.draft.SUITE", tmp_path)
+    (tmp_path / "clauses.toml").write_text(CLAUSES)
     (tmp_path / "a.py").write_text("def one(): ...\ndef two(): ...\ndef three(): ...\n")
     (tmp_path / "old.toml").write_text(OLD_REGISTER)
     return tmp_path / "old.toml"
 
 
+def draft_again(tests, path):
+    """Return the tables of the draft that begins with a register, in the suite of its folder."""
+    return tomllib.loads(draft(tests, register_file=path, suite=path.parent))
+
+
 def test_a_draft_leaves_out_tests_that_the_suite_no_longer_has(old_register, capsys):
     (old_register.parent / "a.py").write_text("def two(): ...\n")
-    assert main(["draft", "--divergences", str(old_register)]) == 0
-    printed = capsys.readouterr()
-    (kept,) = tomllib.loads(printed.out)["divergence"]
+    (kept,) = draft_again([], old_register)["divergence"]
     assert (kept["id"], kept["tests"]) == ("X-4", ["a.py::two"])
     text = "{}: left out, no such test: a.py::{}\n"
-    assert printed.err == text.format("X-4", "one") + text.format("X-5", "three")
+    assert capsys.readouterr().err == text.format("X-4", "one") + text.format("X-5", "three")
 
 
 def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(old_register):
@@ -92,7 +97,7 @@ def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(old
     ]
     missing = Failure("not-offered", (Fact("not offered", "comm.gather"),), "no comm.gather")
     lacking = TestVerdict("a.py::five", "not-offered", "comm.gather.joined", failure=missing)
-    drafted = tomllib.loads(draft([*tests, lacking], register_file=old_register))
+    drafted = draft_again([*tests, lacking], old_register)
     assert drafted["lacks"] == ["comm.gather", "replicate"]
     (kept,), (added,) = drafted["divergence"], drafted["drafted"]
     assert (kept["id"], kept["tests"]) == ("X-4", ["a.py::one[1]", "a.py::two"])
@@ -142,7 +147,7 @@ def test_a_draft_gives_a_register_of_an_earlier_suite_the_facts_of_its_tests(old
     text = re.sub(r"expects = .*\n", "", old_register.read_text())
     old_register.write_text(text)
     tests = [verdict("one", "x"), verdict("two[1]", "y"), verdict("four", "z")]
-    drafted = tomllib.loads(draft(tests, register_file=old_register))
+    drafted = draft_again(tests, old_register)
     (first, second), (added,) = drafted["divergence"], drafted["drafted"]
     assert first["expects"] == ["output: x", "output: y"]
     assert "expects" not in second

@@ -16,7 +16,7 @@ from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.cli.main import main
 from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import judge, verdicts
+from spec_tests.machine import clauses, judge, verdict_file, verdicts
 from spec_tests.machine.tests.fixtures import ROOT
 from spec_tests.machine.verdicts import PROGRAM
 
@@ -47,10 +47,11 @@ def _test_report(outcome, name, clause="comm.scatter.slices", **properties):
 
 def _failure(failure, clause="comm.scatter.slices", **properties):
     report = _test_report("failed", "a.py::test_it[1]", clause, **properties)
-    judge.add_failure(report, failure)
+    judge.add_failure(report, failure, KNOWN)
     return report
 
 
+KNOWN = clauses.load()
 DTYPE = Failure("differs", (Fact("output", "dtype"),), "output has another dtype")
 MISSING = Failure("differs", (Fact("output", "missing"),), "output is None")
 VALUES = Failure("differs", (Fact("output", "values"),), "output[0] has values [0]")
@@ -98,8 +99,8 @@ def test_the_command_of_a_failure_selects_the_clause_that_fails_and_the_test():
 
 def test_a_test_that_ends_its_process_in_a_setup_fails_the_run():
     report = pytest.TestReport("a.py::test_it", ("t", 0, "t"), {}, "failed", None, "???")
-    judge.add_failure(report, judge.PROCESS_ENDED)
-    log = verdicts.Recorder(None, resume=False, metadata=dict)
+    judge.add_failure(report, judge.PROCESS_ENDED, KNOWN)
+    log = verdict_file.Recorder(None, KNOWN, resume=False, metadata=dict)
     log.pytest_runtest_logreport(_test_report("passed", "a.py::test_other"))
     log.pytest_runtest_logreport(report)
     config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda name: log))
@@ -212,7 +213,7 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
     assert "it has not ended in 20 s" in output
     assert "node down" not in output
     assert f"{tmp_path / 'comm.py'}" in output  # the stack shows the line that waits
-    assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
+    assert verdicts.by_clause(verdict_file.read(tmp_path / "a.jsonl")) == {
         "comm.gather.refuses-none": "pass",
         "comm.scatter.slices": "fail",
     }
@@ -262,9 +263,9 @@ def test_a_signal_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, 
     assert "INTERNALERROR" not in output
     assert "to continue: repeat the command with --resume" in output
     *_, last = (tmp_path / "a.jsonl").read_text().splitlines()
-    assert json.loads(last) == verdicts.INTERRUPTED
+    assert json.loads(last) == verdict_file.INTERRUPTED
     assert main(["report", str(tmp_path / "a.jsonl"), "--to", str(tmp_path / "a.html")]) == 0
     assert "the run was interrupted" in capsys.readouterr().out
-    assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
+    assert verdicts.by_clause(verdict_file.read(tmp_path / "a.jsonl")) == {
         "comm.gather.refuses-none": "pass"
     }

@@ -8,7 +8,7 @@ import pytest
 from spec_tests.cli import diff, report
 from spec_tests.cli.main import main
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import verdicts
+from spec_tests.machine import verdict_file
 from spec_tests.machine.verdicts import Evidence
 from spec_tests.reporting.tests import samples
 
@@ -29,7 +29,7 @@ def saved_runs(tmp_path, monkeypatch):
         found = {clause: each[place] for clause, each in verdicts_of.items() if each[place]}
         samples.write_verdicts(Path(name), found, version="")
     with Path("new.jsonl").open("a") as file:
-        file.write(json.dumps(verdicts.INTERRUPTED))
+        file.write(json.dumps(verdict_file.INTERRUPTED))
     return "old.jsonl", "new.jsonl"
 
 

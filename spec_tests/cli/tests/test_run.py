@@ -10,7 +10,7 @@ import tomllib
 
 import pytest
 
-from spec_tests.machine import clauses, register, verdicts
+from spec_tests.machine import clauses, conclusion, register, verdict_file, verdicts
 from spec_tests.machine.tests.fixtures import ROOT
 
 ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
@@ -100,9 +100,9 @@ def test_verbose_prints_the_output_of_pytest(command):
 def test_verdicts_are_saved_and_reported(command, tmp_path):
     done = command("run", "torch.nn.parallel", *ONE_CLAUSE, "--verdicts", "all.jsonl")
     assert done.returncode == 0, done.stdout + done.stderr
-    saved = verdicts.find_evidence(verdicts.read(tmp_path / "all.jsonl"))
+    saved = verdicts.find_evidence(verdict_file.read(tmp_path / "all.jsonl"))
     assert saved == {"comm.scatter.slices": verdicts.Evidence("pass")}
-    table = "\n".join(verdicts.summary(saved))
+    table = "\n".join(conclusion.summary(saved, clauses.load()))
     assert table in done.stdout
     assert "to write a web page: parallel-conformance report all.jsonl" in done.stdout
     reported = command("report", "all.jsonl").stdout
@@ -124,7 +124,7 @@ def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     assert "this run has not ended: 8 of 9 tests have no verdict" in warned.stderr
     (tmp_path / "known.toml").write_text(printed.stdout)
     with (tmp_path / "all.jsonl").open("a") as file:
-        file.write(json.dumps(verdicts.INTERRUPTED))
+        file.write(json.dumps(verdict_file.INTERRUPTED))
     warned = command("draft", "all.jsonl")
     assert "the run was interrupted" in warned.stderr
     assert tomllib.loads(warned.stdout) == tomllib.loads(printed.stdout)

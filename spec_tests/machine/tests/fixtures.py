@@ -82,7 +82,8 @@ def run_suite(
 
     def run(body: str, *options: str, target: str = "impl") -> pytest.RunResult:
         pytester.path.joinpath("test_it.py").write_text(HEADER + body)
-        arguments = ["--accelerator=sim", f"--target={target}", str(pytester.path)]
+        folder = str(pytester.path)
+        arguments = [folder, f"--suite={folder}", "--accelerator=sim", f"--target={target}"]
         return run_pytest(*arguments, *options)
 
     return run

@@ -1,16 +1,7 @@
 """The text of the files of a small suite with two clauses."""
 
 CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
-CONFTEST = """
-from pathlib import Path
-from spec_tests.machine import clauses, collect, register
-from spec_tests.conftest import *
-pytest_plugins = ["spec_tests"]
-HERE = Path(__file__).parent
-collect.SUITE = HERE
-clauses.load.__defaults__ = (HERE / "clauses.toml",)
-register.FOLDER = HERE
-"""
+CONFTEST = 'from spec_tests.conftest import *\npytest_plugins = ["spec_tests"]\n'
 HEADER = "import pytest\nfrom spec_tests.machine.clauses import clause\n"
 #: One test of each clause. ``{one}`` is the asserted expression, ``{two}`` is a statement.
 TWO_TESTS = """

@@ -6,7 +6,7 @@ import pytest
 
 from spec_tests.machine.tests.fixtures import ROOT
 from spec_tests.machine.tests.small_suite import TWO_TESTS
-from spec_tests.machine.verdicts import read
+from spec_tests.machine.verdict_file import read
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]

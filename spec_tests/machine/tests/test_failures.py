@@ -131,13 +131,11 @@ OF_TEST = {
 
 
 @pytest.fixture
-def known(monkeypatch):
+def known():
     """The clauses of `FACTS`."""
-    found = {
+    return {
         name: clauses.Clause(name, "says", "law", facts=facts) for name, facts in FACTS.items()
     }
-    monkeypatch.setattr(clauses, "load", lambda: found)
-    return found
 
 
 @pytest.mark.parametrize(("of_test", "facts", "failing"), OF_TEST.values(), ids=OF_TEST)
@@ -152,27 +150,27 @@ def test_facts_of_another_chapter_are_not_about_a_test(known):
     assert found == ["functions.gather.first"]
 
 
-def _report(names, failure, chosen=()):
+def _report(names, failure, known, chosen=()):
     """Return the report of a failed test of the clauses ``names``, run with ``--clause``."""
     properties = [(verdicts.CLAUSE, name) for name in names]
     report = pytest.TestReport(
         "test_it.py::test_it", ("", 0, ""), {}, "failed", "", "call", user_properties=properties
     )
-    judge.add_failure(report, failure, chosen=chosen)
+    judge.add_failure(report, failure, known, chosen=chosen)
     return report
 
 
 def test_a_failure_fails_no_clause_that_the_run_leaves_out(known):
     failed = Failure("differs", (STRIDES,), "other strides")
     for chosen in (["comm.scatter.values"], ["comm.scatter.values", "comm.scatter.strides"]):
-        (test, *_) = verdicts.tests_of(_report(["comm.scatter.values"], failed, chosen))
+        (test, *_) = verdicts.tests_of(_report(["comm.scatter.values"], failed, known, chosen))
         assert test.clause == chosen[-1]
 
 
 def test_the_other_clauses_of_a_failed_test_are_not_decided(known, tmp_path):
     names = ("comm.scatter.first", "comm.scatter.values")
     failed = Failure("differs", (STRIDES,), "other strides")
-    tests = verdicts.tests_of(_report(names, failed))
+    tests = verdicts.tests_of(_report(names, failed, known))
     tests.append(TestVerdict("another", "pass", "comm.scatter.first"))
     old = samples.write_verdicts(tmp_path / "old.jsonl", dict.fromkeys(names, "pass"))
     new = samples.write_verdicts(tmp_path / "new.jsonl", {})

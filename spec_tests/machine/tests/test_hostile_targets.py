@@ -5,9 +5,8 @@ import json
 import pytest
 
 from spec_tests.cli.draft import draft
-from spec_tests.machine import clauses
 from spec_tests.machine.tests.small_suite import TWO_TESTS
-from spec_tests.machine.verdicts import read
+from spec_tests.machine.verdict_file import read
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
@@ -73,9 +72,7 @@ def test_given_{}(target, number): {}
 """
 
 
-def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
-    run_suite, pytester, monkeypatch
-):
+def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(run_suite, pytester):
     tests = [TEST.format(*each) for each in STATEMENTS.items()]
     tests += [
         GIVEN.format(*each)
@@ -92,12 +89,11 @@ def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
     assert passed == {"test_it.py::test_one", "test_it.py::test_two"}
     assert len(lines) == len(tests) + 3
     assert "INTERNALERROR" not in done.stdout.str() + done.stderr.str()
-    monkeypatch.setattr(clauses.load, "__defaults__", (pytester.path / "clauses.toml",))
     register = pytester.path / "drafted.toml"
-    register.write_text(draft(read(path)))
+    register.write_text(draft(read(path), suite=pytester.path))
     done = run_suite(body, "-n1", f"--divergences={register}", f"--verdicts={path}")
     assert done.ret == pytest.ExitCode.OK, done.stdout.str()
     verdicts = {test.test: test.verdict for test in read(path)}
     assert verdicts["test_it.py::test_hang"] == verdicts["test_it.py::test_hang_in_c"] == "known"
-    monkeypatch.setattr("spec_tests.cli.draft.SUITE", pytester.path)
-    assert draft(read(path), register_file=register) == register.read_text()
+    drafted = draft(read(path), register_file=register, suite=pytester.path)
+    assert drafted == register.read_text()

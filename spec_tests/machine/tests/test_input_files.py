@@ -1,10 +1,11 @@
 """Files that users supply: the error for an invalid one is one line with the file and the key."""
 
+import functools
 import json
 
 import pytest
 
-from spec_tests.machine import clauses, register, verdicts
+from spec_tests.machine import clauses, register, verdict_file
 from spec_tests.machine.input_files import RefusedError
 from spec_tests.machine.target import PARTS, load_map
 from spec_tests.reporting import evidence
@@ -53,8 +54,8 @@ READERS = {
     "target-map": (load_target_map, 'functions = {Gather = "torch:add"}\ncomm = "json"'),
     "clauses": (clauses.load, '[comm.one]\nsays = "s"\nbasis = "law"'),
     "published-run": (evidence.read_published, json.dumps(PUBLISHED_RUN)),
-    "verdicts": (verdicts.read, VERDICT_LINE),
-    "run": (verdicts.read_run, f"{HEADER_LINE}\n{VERDICT_LINE}"),
+    "verdicts": (verdict_file.read, VERDICT_LINE),
+    "run": (verdict_file.read_run, f"{HEADER_LINE}\n{VERDICT_LINE}"),
 }
 
 
@@ -112,13 +113,13 @@ def test_refusal_names_the_key_of_a_wrong_value(tmp_path, reader, old, new, prob
 
 
 @pytest.mark.parametrize("name", ["../base", "own"])
-def test_register_inherits_only_another_register_of_the_suite(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(register, "FOLDER", tmp_path / "registers")
-    register.FOLDER.mkdir()
+def test_register_inherits_only_another_register_of_the_suite(tmp_path, name):
+    folder = tmp_path / "registers"
+    folder.mkdir()
     (tmp_path / "base.toml").touch()
-    path = register.FOLDER / "own.toml"
-    path.write_text(f"inherits = {json.dumps(name)}")
-    assert "the suite has no other register" in find_refusal(register.load, path)
+    (folder / "own.toml").write_text(f"inherits = {json.dumps(name)}")
+    read = functools.partial(register.load, folder=folder)
+    assert "the suite has no other register" in find_refusal(read, folder / "own.toml")
 
 
 @pytest.mark.parametrize(

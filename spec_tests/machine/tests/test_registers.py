@@ -132,12 +132,11 @@ def run_with_register(run_suite, pytester):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path):
     """Write the small suite and the register ``base``; return their folder."""
     (tmp_path / "test_it.py").write_text(PASSING)
     (tmp_path / "clauses.toml").write_text(CLAUSES)
     (tmp_path / "base.toml").write_text(record())
-    monkeypatch.setattr(register, "FOLDER", tmp_path)
     return tmp_path
 
 
@@ -158,14 +157,14 @@ def test_a_test_with_a_record_has_the_verdict(run_with_register):
 def test_records_that_apply_are_own_and_inherited_ones(folder, case):
     text, expected = LOADED[case]
     (folder / "own.toml").write_text(text)
-    records = register.load(folder / "own.toml")
+    records = register.load(folder / "own.toml", folder=folder)
     assert [test for each in records if each.applies for test in each.tests] == expected
 
 
 def test_an_inherited_record_of_a_passing_test_needs_an_entry_of_repaired(
     run_with_register, pytester
 ):
-    pytester.path.joinpath("base.toml").write_text(record())
+    pytester.mkdir("registers").joinpath("base.toml").write_text(record())
     result, found = run_with_register(PASSING, INHERITS)
     assert found["test_one"] == "fail"
     assert "add 'test_it.py::test_one' to `repaired` of own.toml" in result.stdout.str()
@@ -197,7 +196,7 @@ def test_a_wrong_register_is_refused_with_its_name(folder, case):
 
 def _check(path, folder):
     """Check a register as a run on impl does."""
-    records = register.load(path, clauses.load(folder / "clauses.toml"))
+    records = register.load(path, clauses.load(folder), folder)
     register.require_expects(records)
     assert all(record.applies for record in records)
     register.assign([], records, folder, whole=True)

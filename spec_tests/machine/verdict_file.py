@@ -1,0 +1,263 @@
+"""The file of ``--verdicts``: it is written during a run, and read by the commands.
+
+A file of verdicts has one JSON object on each line. The first line holds ``run``: the metadata of
+the run, with the number of its tests in ``collected``. Each other line has the fields of a
+`TestVerdict`. A line is written as soon as the test has ended, so that an interrupted run can be
+resumed. The last line of an interrupted run is `INTERRUPTED`.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+
+from spec_tests.machine import clauses, conclusion, input_files
+from spec_tests.machine.clauses import Clause
+from spec_tests.machine.verdicts import TestVerdict, find_evidence, tests_of
+
+#: The format of a file of verdicts. Other formats are refused.
+FORMAT = 2
+#: The metadata that a run has in common with the run that it resumes.
+_OF_ONE_RUN = ("target", "reference", "torch", "accelerator", "devices", "suite")
+#: The last line in the file of an interrupted run.
+INTERRUPTED = {"interrupted": True}
+
+
+@dataclass(frozen=True)
+class Header:
+    """The fields of the metadata of a run that readers need. There are others."""
+
+    format: int
+    target: str
+    torch: str
+    accelerator: str
+    command: str
+    date: str
+    version: str = ""
+    python: str = ""
+    suite: str = ""
+    collected: int = 0
+
+
+def read(path: Path) -> list[TestVerdict]:
+    """Return the tests in a file of verdicts; an empty list if the file does not exist.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, or a line is not valid.
+    """
+    return _read_lines(path)[1] if os.path.lexists(path) else []
+
+
+def read_run(path: Path) -> tuple[dict[str, Any], list[TestVerdict]]:
+    """Return the metadata and the tests in a file of verdicts.
+
+    The metadata of a run without verdicts for all tests contain ``incomplete``, a sentence.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, a line is not valid, or the file has no
+            tests or not one line of metadata.
+    """
+    headers, tests, is_interrupted = _read_lines(path)
+    if not tests:
+        raise input_files.RefusedError(f"{path} contains no verdicts")
+    if len(headers) != 1:
+        raise input_files.RefusedError(f"{path} contains {len(headers)} headers of runs, not one")
+    header = headers[0]
+    left = header.get("collected", 0) - len({test.test for test in tests})
+    number = [f"{left} of {header['collected']} tests have no verdict"] if left > 0 else []
+    if is_interrupted or number:
+        state = "the run was interrupted" if is_interrupted else "this run has not ended"
+        header["incomplete"] = ": ".join([state, *number])
+    return header, tests
+
+
+def _read_lines(path: Path) -> tuple[list[dict[str, Any]], list[TestVerdict], bool]:
+    """Return the metadata and the tests in a file, and whether the run was interrupted."""
+    headers, tests, is_interrupted = [], [], False
+    for number, text in enumerate(input_files.read_text(path).split("\n"), 1):
+        if not text:
+            continue
+        source = f"{path}, line {number}"
+        line = input_files.convert(input_files.parse_json(text, source), dict[str, Any], source)
+        is_interrupted = line == INTERRUPTED
+        if "run" in line:
+            headers.append(_check_header(line["run"], f"the header of {path}"))
+        elif not is_interrupted:
+            tests.append(_to_test(line, source))
+    return headers, tests, is_interrupted
+
+
+def _check_header(header: Any, source: str) -> dict[str, Any]:
+    if input_files.convert(header, Header, source).format != FORMAT:
+        text = f"the format {header['format']} is that of an earlier suite: run the suite again"
+        raise input_files.refuse(source, text)
+    found: dict[str, Any] = header
+    return found
+
+
+def _to_test(line: Mapping[str, Any], source: str) -> TestVerdict:
+    test = input_files.convert(line, TestVerdict, source)
+    if test.clause and not clauses.is_id(test.clause):
+        raise input_files.refuse(source, f"{test.clause!r} is not the id of a clause")
+    return test
+
+
+class Recorder:
+    """A plugin that collects the verdicts of a run, writes each one, and prints a summary.
+
+    Args:
+        jsonl: The file to write; None for no file.
+        known: The clauses of the suite by id.
+        resume: Whether to continue the file of an interrupted run.
+        metadata: Returns the metadata of the run for the first line of the file.
+
+    Attributes:
+        resumed_tests: The tests of the interrupted run that this run resumes.
+        tests: Those tests, and the tests of this run so far.
+        collected: The number of tests of this run.
+    """
+
+    def __init__(
+        self,
+        jsonl: str | None,
+        known: Mapping[str, Clause],
+        *,
+        resume: bool,
+        metadata: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._path = None if jsonl is None else Path(jsonl)
+        self.resumed_tests = read(self._path) if resume and self._path is not None else []
+        self.tests: list[TestVerdict] = []
+        self._worst: dict[str, TestVerdict] = {}
+        for test in self.resumed_tests:
+            self._add(test)
+        self.collected = 0
+        self._known, self._metadata = known, metadata
+        self._file: TextIO | None = None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Refuse to resume a run of another target, suite or release, or on other devices."""
+        if not self.resumed_tests or self._path is None:
+            return
+        now = self._metadata()
+        for before in _read_lines(self._path)[0]:
+            for name in _OF_ONE_RUN:
+                if before.get(name) != now[name]:
+                    raise pytest.UsageError(
+                        f"{self._path} is of another run: {name} {before.get(name)!r}, and not "
+                        f"{now[name]!r}; repeat the command without --resume"
+                    )
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Store the number of tests. With pytest-xdist only the workers collect."""
+        self.collected = len(session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Store the number of tests that a worker has collected."""
+        self.collected = len(ids)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Record the verdict of a test, once for each of its clauses."""
+        for test in tests_of(report):
+            if self._path is not None:
+                if self._file is None:
+                    self._file = self._open_file(self._path)
+                self._file.write(test.dumps() + "\n")
+                self._file.flush()
+            self._add(test)
+
+    def _add(self, test: TestVerdict) -> None:
+        self.tests.append(test)
+        if test.clause:
+            worst = self._worst.setdefault(test.clause, test)
+            self._worst[test.clause] = min(worst, test, key=lambda each: each.rank)
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdict so far of each clause."""
+        return {name: test.verdict for name, test in self._worst.items()}
+
+    def _open_file(self, path: Path) -> TextIO:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Append if the run is resumed; otherwise overwrite an existing file.
+        file = path.open("a" if self.tests else "w", encoding="utf-8")
+        if not self.tests:
+            # The first line of a new file is the metadata of the run.
+            file.write(
+                json.dumps({"run": self._metadata() | {"collected": self.collected}}) + "\n"
+            )
+        return file
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the counts by chapter, the clauses that did not pass, and the next command."""
+        lines = self._summary()
+        if lines:
+            terminalreporter.section("clauses")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+    def _summary(self) -> list[str]:
+        evidence = find_evidence(self.tests)
+        if not evidence:
+            return []
+        left = self.collected - len({test.test for test in self.tests[len(self.resumed_tests) :]})
+        lines = conclusion.summary(evidence, self._known)
+        if lost := [test.test for test in self.tests if test.fails_run and not test.clause]:
+            lines.append(f"{len(lost)} tests failed before their clauses were known: {lost[0]}")
+        if left > 0:
+            lines.append(f"stopped: {left} of {self.collected} tests were not run")
+        if not self.collected and self._is_done():
+            lines.append(f"no test was run: {self._path} has the verdicts of all tests")
+        if self._path is not None:
+            lines.append(f"verdicts of all tests: {self._path}")
+        before = "" if self._path else "--verdicts FILE, then "
+        file = self._path or "FILE"
+        lines.append(f"to write a web page: {before}parallel-conformance report {file}")
+        return lines
+
+    def interrupted(self) -> list[str]:
+        """Mark the file as that of an interrupted run, and return the lines of the summary."""
+        if self._file is None:
+            return self._summary()
+        self._file.write(json.dumps(INTERRUPTED) + "\n")
+        self._file.flush()
+        return [*self._summary(), "to continue: repeat the command with --resume"]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the run if the resumed run had failures. A resumed run may have no test left."""
+        if _was_interrupted(session):
+            self.interrupted()
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._is_done():
+            session.exitstatus = pytest.ExitCode.OK
+        passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if passed and any(test.fails_run for test in self.resumed_tests):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _is_done(self) -> bool:
+        """Return whether the resumed file has the verdicts of all tests of its run."""
+        if not self.resumed_tests or self._path is None:
+            return False
+        collected = max(header.get("collected", 0) for header in _read_lines(self._path)[0])
+        return bool(collected <= len({test.test for test in self.resumed_tests}))
+
+    def pytest_unconfigure(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _was_interrupted(session: pytest.Session) -> bool:
+    complete = (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.TESTS_FAILED,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    )
+    return session.exitstatus not in complete or bool(session.shouldstop or session.shouldfail)
