@@ -50,8 +50,8 @@ def try_dtype(name: str, topology: Topology) -> None:
         AssertionError: a value differs from the CPU's.
     """
     ones = torch.ones(3, dtype=getattr(torch, name))
-    found, expected = _results(ones.to(topology.device(0))), _results(ones)
-    if not all(map(torch.equal, (result.cpu() for result in found), expected)):
+    computed, expected = _results(ones.to(topology.device(0))), _results(ones)
+    if not all(map(torch.equal, (result.cpu() for result in computed), expected)):
         raise AssertionError(f"wrong values of {ones.dtype}")
 
 
@@ -144,26 +144,28 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
     """
     dtypes = {dtype_name(dtype): dtype for dtype in DTYPES}
     feature_of = {
-        name: each.feature
-        for name, each in device_clauses.known_clauses().items()
-        if each.feature not in without
+        name: clause.feature
+        for name, clause in device_clauses.known_clauses().items()
+        if clause.feature not in without
     }
-    tried = [each for each in (*dtypes, NEW_STREAMS) if each not in without]
+    tried = [name for name in (*dtypes, NEW_STREAMS) if name not in without]
     basis = probes.find_all(try_basis, tried, topology)
-    of_dtypes = [each for each in basis if each.name != NEW_STREAMS]
-    offered = tuple(each.name for each in basis if each.state == "there")
+    of_dtypes = [finding for finding in basis if finding.name != NEW_STREAMS]
+    offered = tuple(finding.name for finding in basis if finding.state == "there")
     findings = probes.find_all(ClauseProbe(offered), [*feature_of], topology)
-    failed = [each for each in findings if each.state in ("missing", "wrong")]
-    lacking = [each for each in failed if feature_of[each.name]]
-    broken = [each for each in failed if not feature_of[each.name]]
+    failed = [finding for finding in findings if finding.state in ("missing", "wrong")]
+    lacking = [finding for finding in failed if feature_of[finding.name]]
+    broken = [finding for finding in failed if not feature_of[finding.name]]
     # If several dtypes have the same error, the first of them counts: float64, not complex128.
-    errors = {each.text: feature_of[each.name] for each in lacking if each.state == "missing"}
-    errors |= {each.text: each.name for each in reversed(of_dtypes) if each.text}
-    for each in broken:  # A test that fails with this error is not excused.
-        errors.pop(each.text, None)
+    errors = {
+        finding.text: feature_of[finding.name] for finding in lacking if finding.state == "missing"
+    }
+    errors |= {finding.text: finding.name for finding in reversed(of_dtypes) if finding.text}
+    for finding in broken:  # A test that fails with this error is not excused.
+        errors.pop(finding.text, None)
     return Capabilities(
         topology,
-        frozenset(feature_of.values()) - {"", *(feature_of[each.name] for each in lacking)},
+        frozenset(feature_of.values()) - {"", *(feature_of[finding.name] for finding in lacking)},
         tuple(
             dtype
             for name, dtype in dtypes.items()
@@ -172,7 +174,7 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
         (*findings, *of_dtypes),
         errors,
         tuple(broken),
-        frozenset(text for each in (*findings, *of_dtypes) for text in each.warnings),
+        frozenset(text for finding in (*findings, *of_dtypes) for text in finding.warnings),
     )
 
 
@@ -234,10 +236,10 @@ def offered(dtypes: Sequence[torch.dtype]) -> list[torch.dtype]:
 
     Outside a run of the suite, all dtypes count as offered.
     """
-    found = [dtype for dtype in dtypes if not _used or dtype in _used[0].dtypes]
-    if not found:
+    usable = [dtype for dtype in dtypes if not _used or dtype in _used[0].dtypes]
+    if not usable:
         not_run(f"the devices offer none of {', '.join(map(dtype_name, dtypes))}")
-    return found
+    return usable
 
 
 def offered_groups(groups: Sequence[Sequence[torch.dtype]]) -> list[Sequence[torch.dtype]]:
@@ -316,7 +318,9 @@ def _is_library(name: str) -> bool:
     """Return whether a module belongs to a library, or to a back end that is written in Python."""
     back_ends = os.environ.get(MODULES, "").split(",")
     package = name.partition(".")[0]
-    return package in _LIBRARIES or any(package == each.partition(".")[0] for each in back_ends)
+    return package in _LIBRARIES or any(
+        package == module.partition(".")[0] for module in back_ends
+    )
 
 
 def _is_below(name: str, package: str) -> bool:

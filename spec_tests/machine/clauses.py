@@ -190,15 +190,15 @@ def load(source: Path = SUITE) -> dict[str, Clause]:
     else:
         folders = [name for name in CHAPTERS if (source / name).is_dir()] or [""]
         files = {name: source / name / "clauses.toml" for name in folders}
-    found: dict[str, Clause] = {}
+    clauses_by_id: dict[str, Clause] = {}
     for folder, file in files.items():
-        for each in _parse(input_files.read_text(file), str(file), folder):
-            if each.id in found:
+        for clause in _parse(input_files.read_text(file), str(file), folder):
+            if clause.id in clauses_by_id:
                 raise input_files.refuse(
-                    file, f"clause {each.id} stands in {found[each.id].chapter}, too"
+                    file, f"clause {clause.id} stands in {clauses_by_id[clause.id].chapter}, too"
                 )
-            found[each.id] = each
-    return found
+            clauses_by_id[clause.id] = clause
+    return clauses_by_id
 
 
 def of_run(config: pytest.Config) -> dict[str, Clause]:
@@ -208,7 +208,7 @@ def of_run(config: pytest.Config) -> dict[str, Clause]:
 
 def suite_version(clauses: Mapping[str, Clause]) -> str:
     """Return the version with a hash of the clauses' ids and statements: ``1.0+1f3a9c2``."""
-    lines = sorted(f"{each.id}: {each.says}\n" for each in clauses.values())
+    lines = sorted(f"{clause.id}: {clause.says}\n" for clause in clauses.values())
     return f"{VERSION}+{hashlib.sha256(''.join(lines).encode()).hexdigest()[:7]}"
 
 
@@ -250,11 +250,11 @@ def first_releases() -> dict[str, str]:
 def as_text(clauses: dict[str, Clause]) -> str:
     """Return ids and statements of ``clauses`` by chapter, as plain text."""
     lines = []
-    for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
+    for chapter, members in groupby(clauses.values(), key=lambda clause: clause.chapter):
         lines.append(f"\n{chapter}\n{'=' * len(chapter)}")
-        for each in members:
-            since = f"; since {each.since}" if each.since else ""
-            lines.append(f"{each.id}\n    {each.statement}  [{each.basis}{since}]")
+        for clause in members:
+            since = f"; since {clause.since}" if clause.since else ""
+            lines.append(f"{clause.id}\n    {clause.statement}  [{clause.basis}{since}]")
     return "\n".join([*lines, f"\n{count(len(clauses))}"])
 
 
@@ -270,11 +270,11 @@ def matching(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> list[
     consists of whole words, selects only these: ``divergences.RE-1`` does not select
     ``divergences.RE-10``.
     """
-    found: set[str] = set()
+    named: set[str] = set()
     for name in filter(None, names):
         words = {each.id for each in known_clauses.values() if each.is_named_by(name)}
-        found |= words or {each for each in known_clauses if each.startswith(name)}
-    return [each for each in known_clauses if each in found]
+        named |= words or {each for each in known_clauses if each.startswith(name)}
+    return [each for each in known_clauses if each in named]
 
 
 def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> str | None:

@@ -31,9 +31,9 @@ _SELECTED = pytest.StashKey[frozenset[str]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Select clauses, and refuse a wrong register before workers start."""
     # With --pyargs the main process may not load this file, and then sends nothing.
-    found = getattr(config, "workerinput", {}).get("found")
-    if found is not None:
-        probes.FOUND.update(pickle.loads(found))
+    findings = getattr(config, "workerinput", {}).get("found")
+    if findings is not None:
+        probes.FOUND.update(pickle.loads(findings))
     path = register_of(config)
     select_clauses(config, path)
     if path is not None:
@@ -52,7 +52,7 @@ def select_clauses(config: pytest.Config, register_path: Path | None) -> None:
         if register_path is None:
             raise pytest.UsageError("--recorded: the target has no register")
         records = register.load(register_path, folder=suite_of(config) / "registers")
-        recorded = (each for record in records for each in record.clauses)
+        recorded = (name for record in records for name in record.clauses)
         # The metadata of the run have the values of this option.
         config.option.clause = names = [*names, *dict.fromkeys(recorded)]
     unknown = clauses.describe_unknown(names, known_clauses)

@@ -28,10 +28,10 @@ def summary(
         suite: See `conclude`.
         torch: See `conclude`.
     """
-    verdict_of = {name: each.verdict for name, each in evidence.items()}
+    verdict_of = {name: found.verdict for name, found in evidence.items()}
     lines = [f"{'chapter':<16}" + "".join(f"{verdict:>12}" for verdict in VERDICTS)]
     for title, counts in count_by_chapter(verdict_of, known).items():
-        lines.append(f"{title:<16}" + "".join(f"{counts[each]:>12}" for each in VERDICTS))
+        lines.append(f"{title:<16}" + "".join(f"{counts[verdict]:>12}" for verdict in VERDICTS))
     lines += [
         f"{each.verdict:>12}  {name}" + (f": {each.reason}" if each.verdict == "not-run" else "")
         for name, each in evidence.items()
@@ -105,7 +105,7 @@ def conclude(
     """
     if suite not in (None, clauses.suite_version(known)):
         return "is not decided", f"the run is of another suite, {suite}"
-    members = [each.id for each in known.values() if each.is_about_target]
+    members = [clause.id for clause in known.values() if clause.is_about_target]
     counts = Counter(verdict_of.get(name, "not-run") for name in members)
     decided = counts.total() - counts["not-run"] - counts["not-offered"]
     text = f"{decided} of {len(members)} decided, {len(known)} clauses"
@@ -118,7 +118,9 @@ def conclude(
         return "is not decided", text
     if not violated:
         return "conforms", text
-    text += "; " + ", ".join(f"{counts[each]} {each}" for each in _VIOLATED if counts[each])
+    text += "; " + ", ".join(
+        f"{counts[verdict]} {verdict}" for verdict in _VIOLATED if counts[verdict]
+    )
     if not first:
         return AS_REFERENCE, text
     return "does not conform", f"{text}; {len(first)} of them pass in {REFERENCE}"
@@ -139,7 +141,7 @@ def claim(
 
 def explain(verdict_of: Mapping[str, str], known: Mapping[str, Clause]) -> str:
     """Return why a whole run has decided fewer clauses than the specification has, else ''."""
-    members = [each.id for each in known.values() if each.is_about_target]
+    members = [clause.id for clause in known.values() if clause.is_about_target]
     if not verdict_of.keys() >= {*members}:
         return ""
     counts = Counter(verdict_of[name] for name in members)

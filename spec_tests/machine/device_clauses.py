@@ -35,7 +35,7 @@ _Test = Callable[..., None]
 def known_clauses() -> dict[str, Clause]:
     """Return the clauses of the chapter by id."""
     found = clauses.load()
-    return {name: each for name, each in found.items() if each.chapter == _NAME}
+    return {name: clause for name, clause in found.items() if clause.chapter == _NAME}
 
 
 def features() -> tuple[str, ...]:
@@ -52,12 +52,12 @@ def run(name: str, topology: Topology) -> None:
 @cache
 def _tests() -> dict[str, list[_Test]]:
     """Return the tests of each clause, in all files of the chapter."""
-    found: dict[str, list[_Test]] = {}
-    for each in pkgutil.iter_modules([str(SUITE / _NAME)], f"spec_tests.{_NAME}."):
-        for test in vars(importlib.import_module(each.name)).values():
+    tests: dict[str, list[_Test]] = {}
+    for module in pkgutil.iter_modules([str(SUITE / _NAME)], f"spec_tests.{_NAME}."):
+        for test in vars(importlib.import_module(module.name)).values():
             for mark in getattr(test, "pytestmark", ()):
-                found.setdefault(mark.args[0], []).append(test)
-    return found
+                tests.setdefault(mark.args[0], []).append(test)
+    return tests
 
 
 def _run_with_few_examples(test: Any, topology: Topology) -> None:

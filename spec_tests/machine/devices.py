@@ -126,13 +126,13 @@ def make_topology(
     for name in filter(None, os.environ.get(MODULES, "").split(",")):
         importlib.import_module(name)
     if accelerator == "auto":
-        found = torch.accelerator.current_accelerator(check_available=True)
-        accelerator = found.type if found is not None else "sim"
+        current = torch.accelerator.current_accelerator(check_available=True)
+        accelerator = current.type if current is not None else "sim"
     if accelerator == "sim":
         _enable_simulator(say)
-    found = torch.accelerator.current_accelerator(check_available=True)
-    if found is None or found.type != accelerator:
-        own = "" if found is None or found.type == "sim" else f"{found.type} and "
+    current = torch.accelerator.current_accelerator(check_available=True)
+    if current is None or current.type != accelerator:
+        own = "" if current is None or current.type == "sim" else f"{current.type} and "
         raise pytest.UsageError(
             f"--accelerator {accelerator}: this machine has {own}sim (simulated); "
             "-p MODULE imports another back end"

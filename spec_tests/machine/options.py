@@ -98,7 +98,7 @@ def mapping_of(config: pytest.Config) -> list[str]:
 
 def map_options(config: pytest.Config) -> list[str]:
     """Return the options ``--target-map`` of the run."""
-    return [f"--target-map={each}" for each in mapping_of(config)]
+    return [f"--target-map={value}" for value in mapping_of(config)]
 
 
 def imported_plugins(config: pytest.Config) -> list[str]:
@@ -142,10 +142,10 @@ def _target_options(config: pytest.Config) -> list[str]:
 
 
 def _device_options(config: pytest.Config) -> list[str]:
-    found = [f"-p{name}" for name in imported_plugins(config)]
-    found += [f"--without={name}" for name in config.getoption("--without")]
+    options = [f"-p{name}" for name in imported_plugins(config)]
+    options += [f"--without={name}" for name in config.getoption("--without")]
     races = {None: [], True: ["--races"], False: ["--no-races"]}[config.getoption("races")]
-    return [*found, *_given(config, "fault", "late-copies"), *races]
+    return [*options, *_given(config, "fault", "late-copies"), *races]
 
 
 def _given(config: pytest.Config, *names: str) -> list[str]:

@@ -25,7 +25,7 @@ from spec_tests.machine.devices import Topology
 
 def read(topology: Topology) -> dict[str, Any]:
     """Return the settings that a call must leave unchanged, by name."""
-    found: dict[str, Any] = {
+    state: dict[str, Any] = {
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
         "default dtype": torch.get_default_dtype(),
@@ -41,12 +41,12 @@ def read(topology: Topology) -> dict[str, Any]:
         "hooks of threading": (threading.excepthook, threading.gettrace(), threading.getprofile()),
     }
     for kind in {"cpu", topology.accelerator}:
-        found[f"autocast of {kind}"] = _read_autocast(kind)
+        state[f"autocast of {kind}"] = _read_autocast(kind)
     if torch.accelerator.is_available():
-        found["current device"] = torch.accelerator.current_device_index()
+        state["current device"] = torch.accelerator.current_device_index()
         for device in topology.devices:
-            found[f"stream of {device}"] = torch.accelerator.current_stream(device)
-    return found
+            state[f"stream of {device}"] = torch.accelerator.current_stream(device)
+    return state
 
 
 def _read_autocast(kind: str) -> Any:

@@ -73,7 +73,7 @@ class Expressions:
         if type(value) in (list, tuple, set):
             return self._of_collection(value)
         if type(value) is dict:
-            pairs = (f"{self.of(key)}: {self.of(each)}" for key, each in value.items())
+            pairs = (f"{self.of(key)}: {self.of(item)}" for key, item in value.items())
             return f"{{{', '.join(pairs)}}}"
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return self._of_dataclass(value)
@@ -90,15 +90,15 @@ class Expressions:
         arguments = []
         is_positional = True
         for field in dataclasses.fields(value):
-            found, default = getattr(value, field.name, None), field.default
+            current, default = getattr(value, field.name, None), field.default
             if field.default_factory is not dataclasses.MISSING:
                 default = field.default_factory()
-            if not field.init or (type(default) is type(found) and default == found):
+            if not field.init or (type(default) is type(current) and default == current):
                 is_positional = False
                 continue
             is_positional = is_positional and not field.kw_only
             keyword = "" if is_positional else f"{field.name}="
-            arguments.append(f"{keyword}{self.of(found)}")
+            arguments.append(f"{keyword}{self.of(current)}")
         return f"{self.of_named(type(value))}({', '.join(arguments)})"
 
     def of_named(self, value: Any) -> str:
@@ -109,10 +109,10 @@ class Expressions:
         """
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
         try:
-            found = operator.attrgetter(name or "")(sys.modules[module or ""])
+            named = operator.attrgetter(name or "")(sys.modules[module or ""])
         except (AttributeError, KeyError):
-            found = None
-        if found is not value or module is None or name is None:
+            named = None
+        if named is not value or module is None or name is None:
             raise NoExpressionError(f"no expression makes {value!r}")
         if module != builtins.__name__:
             self.add_import(module, name.partition(".")[0])
@@ -138,7 +138,7 @@ def add(
     item: pytest.Item,
     call: pytest.CallInfo[None],
     report: pytest.TestReport,
-    found: Failure,
+    failure: Failure,
     options: Sequence[str],
 ) -> None:
     """Add the program to the report of a test that violates a clause.
@@ -147,12 +147,12 @@ def add(
         item: The test.
         call: Its call.
         report: The report.
-        found: The failure.
+        failure: The failure.
         options: The options of pytest that run the test with the target and devices of this run.
     """
     violated = verdicts.property_of(report, verdicts.FAILS)
     if call.excinfo is not None and violated and verdicts.verdict_of(report) == "fail":
-        about = f"{violated}: {clauses.of_run(item.config)[violated].says}\n\n{found.text}"
+        about = f"{violated}: {clauses.of_run(item.config)[violated].says}\n\n{failure.text}"
         drawn = drawn_arguments(item, call.excinfo.value)
         statements = getattr(call.excinfo.value, "statements", None)
         text = _text(item, drawn, about, statements, options)

@@ -164,7 +164,9 @@ def inherited_records(tables: Mapping[str, Any], path: Path, folder: Path) -> li
     if stale:
         raise input_files.refuse(path, f"no inherited record names {min(stale)}")
     left = [tuple(test for test in record.tests if test not in repaired) for record in records]
-    return [replace(each, tests=tests) for each, tests in zip(records, left, strict=True) if tests]
+    return [
+        replace(record, tests=tests) for record, tests in zip(records, left, strict=True) if tests
+    ]
 
 
 def titles(path: Path) -> Mapping[str, str]:
@@ -360,7 +362,7 @@ def compare_with_reference(
     """
     if not violated_by_reference(torch).issuperset(names):
         return ""
-    records = [each for each in of_reference(torch) if not {*names}.isdisjoint(each.clauses)]
+    records = [record for record in of_reference(torch) if not {*names}.isdisjoint(record.clauses)]
     if failure is None:
         return f"{REFERENCE} violates it; this run does not say whether in the same way"
     is_same = any(failure.is_expected(record.expects) for record in records)

@@ -104,10 +104,10 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def _device_faults(config: pytest.Config) -> list[str]:
     """Return a line for each fault of the devices that makes verdicts wrong or missing."""
-    found = capabilities_of(config)
-    order = [] if found.offers("asynchronous-operators") else [f"order: {SYNCHRONOUS}"]
+    offered = capabilities_of(config)
+    order = [] if offered.offers("asynchronous-operators") else [f"order: {SYNCHRONOUS}"]
     text = "devices: {0.name}: {0.state}: {0.text}; a failure may be a fault of the devices"
-    return [*map(text.format, found.broken), *order]
+    return [*map(text.format, offered.broken), *order]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -39,8 +39,8 @@ def load_map(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
     Raises:
         pytest.UsageError: an option is neither pair nor file, or a part or place does not exist.
     """
-    found = dict(pair for option in options for pair in map_pairs(option))
-    for name, place in found.items():
+    places = dict(pair for option in options for pair in map_pairs(option))
+    for name, place in places.items():
         if name.partition(".")[0] not in parts:
             problem = f"unknown part; the parts are {', '.join(parts)}"
             raise input_files.refuse(f"--target-map {name}", problem)
@@ -49,14 +49,14 @@ def load_map(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
         # The name of a relative module, such as ".comm", raises TypeError.
         except (ImportError, AttributeError, ValueError, TypeError) as error:
             raise input_files.refuse(f"--target-map {name}={place}", error) from None
-    return found
+    return places
 
 
 def resolve(place: str) -> Any:
     """Return the module or object at a place: ``package.module`` or ``package.module:name``."""
     module, _, name = place.partition(":")
-    found: Any = import_module(module)
-    return getattr(found, name) if name else found
+    imported: Any = import_module(module)
+    return getattr(imported, name) if name else imported
 
 
 def import_module(name: str) -> ModuleType:
@@ -204,7 +204,7 @@ class Target:
             place = self.mapping.get(part)
             module = resolve(place) if place else _import_first(name, candidates)
             names = [key.split(".", 1)[1] for key in self.mapping if key.startswith(f"{part}.")]
-            named = {each: resolve(self.mapping[f"{part}.{each}"]) for each in names}
+            named = {key: resolve(self.mapping[f"{part}.{key}"]) for key in names}
             setattr(self, part, Part(part, module, named))
 
     def offers(self, name: str) -> bool:
@@ -215,10 +215,10 @@ class Target:
 
     def submodule(self, name: str) -> ModuleType:
         """Return a submodule of the package. Its name need not be in `PARTS`."""
-        found = _import_first(self.name, (name,))
-        if found is None:
+        module = _import_first(self.name, (name,))
+        if module is None:
             raise NotOffered(f"the target has no submodule {name}")
-        return found
+        return module
 
     def __repr__(self) -> str:
         return f"<target {self.name}>"

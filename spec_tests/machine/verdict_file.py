@@ -177,7 +177,7 @@ class Recorder:
         self.tests.append(test)
         if test.clause:
             worst = self._worst.setdefault(test.clause, test)
-            self._worst[test.clause] = min(worst, test, key=lambda each: each.rank)
+            self._worst[test.clause] = min(worst, test, key=lambda test: test.rank)
 
     @property
     def verdicts(self) -> dict[str, str]:
