@@ -58,7 +58,8 @@ def _end_at_limit(path: Path, limit: float | None, thread: int, ended: threading
     """
     start = time.monotonic()
     while True:
-        faulthandler.dump_traceback_later(2 * (limit or EXAMPLE_LIMIT), exit=True)
+        # A test may replace sys.stderr: 2 is its file.
+        faulthandler.dump_traceback_later(2 * (limit or EXAMPLE_LIMIT), exit=True, file=2)
         if ended.wait(1):
             faulthandler.cancel_dump_traceback_later()
             return

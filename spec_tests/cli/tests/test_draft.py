@@ -112,7 +112,7 @@ def test_a_draft_moves_a_test_that_fails_otherwise_to_a_new_record(old_register,
         verdict("two", "y"),
         replace(verdict("three", "x"), verdict="known"),
     ]
-    drafted = tomllib.loads(draft(tests, register_file=old_register))
+    drafted = draft_again(tests, old_register)
     records = [*drafted["divergence"], *drafted["drafted"]]
     assert [(*each["expects"], *each["tests"]) for each in records] == [
         ("output: x", "a.py::one[1]"),
@@ -127,19 +127,18 @@ def test_a_draft_moves_a_test_that_fails_otherwise_to_a_new_record(old_register,
 def test_a_draft_keeps_a_record_of_other_versions(old_register):
     text = old_register.read_text().replace("observed", 'versions = "torch<2"\nobserved')
     old_register.write_text(text)
-    drafted = tomllib.loads(draft([verdict("three", "y")], register_file=old_register))
+    drafted = draft_again([verdict("three", "y")], old_register)
     assert [each["id"] for each in drafted["divergence"]] == ["X-4", "X-5"]
 
 
-def test_a_draft_adds_inherited_tests_that_pass_to_those_that_are_repaired(
-    old_register, monkeypatch
-):
+def test_a_draft_adds_inherited_tests_that_pass_to_those_that_are_repaired(old_register):
     folder = old_register.parent
-    monkeypatch.setattr("spec_tests.machine.register.FOLDER", folder)
+    (folder / "registers").mkdir()
+    old_register.rename(folder / "registers" / "old.toml")
     own = folder / "own.toml"
     own.write_text('inherits = "old"\nrepaired = ["a.py::three"]\n')
     tests = [verdict("one[1]", "stale", kind="stale-record"), verdict("two", "x")]
-    drafted = tomllib.loads(draft(tests, register_file=own))
+    drafted = draft_again(tests, own)
     assert drafted["repaired"] == ["a.py::three", "a.py::one"]
 
 

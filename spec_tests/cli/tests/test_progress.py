@@ -87,9 +87,8 @@ def test_the_command_of_a_failure_selects_the_clause_that_fails_and_the_test():
     def repeat(*names):
         report = _test_report("failed", "a.py::test_it", names[0])
         report.user_properties += [("clause", name) for name in names[1:]]
-        judge.add_failure(
-            report, Failure("differs", (Fact("gradient", "values (zero)"),), "gradient is zero")
-        )
+        facts = (Fact("gradient", "values (zero)"),)
+        judge.add_failure(report, Failure("differs", facts, "gradient is zero"), KNOWN)
         return Failures(lambda chosen, test: " ".join(chosen)).add(report)[-2]
 
     first, failing = "functions.gather.joined", "functions.gather.gradient"
@@ -144,7 +143,7 @@ def test_one_failure_of_a_test_is_one_cause_of_all_its_clauses():
     report = _test_report("failed", "a.py::test_it", "data_parallel.outputs")
     report.user_properties += [("clause", "data_parallel.gradients")]
     facts = Fact("output", "values"), Fact("gradient", "values")
-    judge.add_failure(report, Failure("differs", facts, "output is 1"))
+    judge.add_failure(report, Failure("differs", facts, "output is 1"), KNOWN)
     assert _summary(Failures("{} {}".format), [report])[1] == "FAIL 2 clauses: output is 1"
 
 

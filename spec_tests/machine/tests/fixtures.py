@@ -73,17 +73,39 @@ def run_pytest(
 
 
 @pytest.fixture
-def run_suite(
-    pytester: pytest.Pytester, run_pytest: Callable[..., pytest.RunResult]
-) -> Callable[..., pytest.RunResult]:
-    """Return a function that runs the text of a test file as a suite with two clauses."""
+def write_suite(pytester: pytest.Pytester) -> Callable[..., list[str]]:
+    """Return a function that writes a suite with two clauses, and returns options to run it."""
     pytester.makeconftest(CONFTEST)
     pytester.path.joinpath("clauses.toml").write_text(CLAUSES)
+    folder = str(pytester.path)
 
-    def run(body: str, *options: str, target: str = "impl") -> pytest.RunResult:
+    def write(body: str, target: str = "impl") -> list[str]:
         pytester.path.joinpath("test_it.py").write_text(HEADER + body)
-        folder = str(pytester.path)
-        arguments = [folder, f"--suite={folder}", "--accelerator=sim", f"--target={target}"]
-        return run_pytest(*arguments, *options)
+        return [folder, f"--suite={folder}", "--accelerator=sim", f"--target={target}"]
+
+    return write
+
+
+@pytest.fixture
+def run_suite(
+    sim: None,
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    write_suite: Callable[..., list[str]],
+) -> Callable[..., pytest.RunResult]:
+    """Return a function that runs the text of a test file as a suite, in this process."""
+    monkeypatch.setenv("HOME", str(HOME))  # The compiled simulator is below it.
+
+    def run(body: str, *options: str, **target: str) -> pytest.RunResult:
+        arguments = write_suite(body, **target)
+        return pytester.runpytest_inprocess(*arguments, "-p", "no:cacheprovider", *options)
 
     return run
+
+
+@pytest.fixture
+def run_suite_in_new_process(
+    run_pytest: Callable[..., pytest.RunResult], write_suite: Callable[..., list[str]]
+) -> Callable[..., pytest.RunResult]:
+    """Return a function that runs the text of a test file as a suite, in a new process."""
+    return lambda body, *options, **target: run_pytest(*write_suite(body, **target), *options)

@@ -182,13 +182,12 @@ def test_offered(topology): torch.ones(1, device=topology.device(0))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["--without=double-precision", "--without=all"])
-def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
-    result = run_suite(TESTS, option, "-rs")
+def test_test_that_needs_a_missing_dtype_is_not_run(run_suite_in_new_process, option):
+    result = run_suite_in_new_process(TESTS, option, "-rs")
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["*features: all except *float64*", "*the devices lack float64"])
 
 
-@pytest.mark.slow
 def test_an_unknown_feature_is_refused(run_suite):
     result = run_suite(TESTS, "--without=wings")
     result.stderr.fnmatch_lines(["*sim has no feature 'wings'*"])
@@ -208,7 +207,7 @@ def test_two(): pass
 
 
 @pytest.mark.slow
-def test_child_processes_import_the_modules_of_the_option_p(run_suite, pytester):
+def test_child_processes_import_the_modules_of_the_option_p(run_suite_in_new_process, pytester):
     pytester.path.joinpath("my_back_end.py").write_text("")
-    result = run_suite(CHILD, "-p", "my_back_end", "-p", "pytester")
+    result = run_suite_in_new_process(CHILD, "-p", "my_back_end", "-p", "pytester")
     result.assert_outcomes(passed=2)

@@ -8,7 +8,6 @@ from spec_tests.machine.tests.fixtures import ROOT
 from spec_tests.machine.tests.small_suite import TWO_TESTS
 from spec_tests.machine.verdict_file import read
 
-pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
 
 #: Two tests that do nothing. The parameters of the second test are inserted.
@@ -49,6 +48,11 @@ REFUSED = {
         ["--clause=a.tx"],
         "--clause a.tx: no clause has this name",
     ),
+    "no-facts": (
+        "@clause('a.one')\n@clause('a.two')\ndef test_x(): pass",
+        [],
+        "test_x: a.two is not its first clause, and needs `facts` in clauses.toml",
+    ),
     "resume-without-a-file": (BOTH, ["--resume"], "--resume needs the file of --verdicts"),
 }
 
@@ -61,8 +65,9 @@ def test_a_wrong_suite_or_option_is_refused(run_suite, case):
     assert error in result.stderr.str()
 
 
-def test_a_run_with_workers_is_refused_without_an_internal_error(run_suite):
-    result = run_suite(ONE_TEST, "-n", "2")
+@pytest.mark.slow
+def test_a_run_with_workers_is_refused_without_an_internal_error(run_suite_in_new_process):
+    result = run_suite_in_new_process(ONE_TEST, "-n", "2")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines("ERROR: clauses without a test: a.two")
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
@@ -90,15 +95,22 @@ def test_verdicts_are_counted_and_listed_by_clause(run_suite):
     result.stdout.re_match_lines([r"all +1 +0 +0 +0 +1", r" +fail  a.one", r" +not-run  a.two"])
 
 
-def test_a_missing_name_in_a_subprocess_is_not_offered(run_suite):
-    target = "from spec_tests.machine.target import Target"
-    program = f"{target}; Target('impl').comm.no_such_name"
-    run = f"subprocess.run([sys.executable, '-c', {program!r}], stderr=-1, text=True)"
-    one = f"not (stderr := {run}.stderr), stderr"
-    result = run_suite("import subprocess, sys\n" + TWO_TESTS.format(one=one, two="pass"))
+#: Returns the text that a process writes to stderr if it uses a name that the target lacks.
+STDERR = """
+import traceback
+def stderr(target):
+    try: target.comm.no_such_name
+    except BaseException: return traceback.format_exc()
+"""
+
+
+def test_a_missing_name_in_another_process_is_not_offered(run_suite):
+    one = "not stderr(target), stderr(target)"
+    result = run_suite(STDERR + TWO_TESTS.format(one=one, two="pass"))
     result.stdout.re_match_lines([r"all +0 +1 +0 +1 +0", r" +not-offered  a.one"])
 
 
+@pytest.mark.slow
 def test_the_plugin_changes_nothing_without_a_target(pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytester.makepyfile("import warnings\ndef test_it(): warnings.warn('not an error here')")

@@ -72,7 +72,9 @@ def test_given_{}(target, number): {}
 """
 
 
-def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(run_suite, pytester):
+def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
+    run_suite_in_new_process, pytester
+):
     tests = [TEST.format(*each) for each in STATEMENTS.items()]
     tests += [
         GIVEN.format(*each)
@@ -82,7 +84,7 @@ def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(run_suit
     tests.append(HANG)  # A worker that has imported all modules runs them: their limit is short.
     path = pytester.path / "verdicts.jsonl"
     body = HOSTILE + "".join(tests) + TWO_TESTS.format(one="True", two="pass")
-    done = run_suite(body, "-n1", f"--verdicts={path}")
+    done = run_suite_in_new_process(body, "-n1", f"--verdicts={path}")
     assert done.ret == pytest.ExitCode.TESTS_FAILED
     _, *lines = [json.loads(line) for line in path.read_text().splitlines()]
     passed = {line["test"] for line in lines if line["verdict"] != "fail"}
@@ -91,7 +93,7 @@ def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(run_suit
     assert "INTERNALERROR" not in done.stdout.str() + done.stderr.str()
     register = pytester.path / "drafted.toml"
     register.write_text(draft(read(path), suite=pytester.path))
-    done = run_suite(body, "-n1", f"--divergences={register}", f"--verdicts={path}")
+    done = run_suite_in_new_process(body, "-n1", f"--divergences={register}", f"--verdicts={path}")
     assert done.ret == pytest.ExitCode.OK, done.stdout.str()
     verdicts = {test.test: test.verdict for test in read(path)}
     assert verdicts["test_it.py::test_hang"] == verdicts["test_it.py::test_hang_in_c"] == "known"

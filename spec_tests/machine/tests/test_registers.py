@@ -36,15 +36,14 @@ def test_two(target): pass
 """
 DECLARED = "not offered, as the register declares: "
 OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
-#: For each case: a suite, the declared names, options, the exit status, and a printed text.
+#: For each case: a suite, the declared names, the exit status, and a printed text.
 LACKING = {
-    "with-workers": (TWO_MISSING, [NAME], ["-n2"], OK, f"{DECLARED}2 clauses ({NAME})"),
-    "not-declared": (TWO_MISSING, ["comm.warnings"], [], FAILED, "not-offered  a.two"),
-    "some-tests-pass": (ONE_OF_THREE_MISSING, [NAME], [], OK, DECLARED),
+    "declared": (TWO_MISSING, [NAME], OK, f"{DECLARED}2 clauses ({NAME})"),
+    "not-declared": (TWO_MISSING, ["comm.warnings"], FAILED, "not-offered  a.two"),
+    "some-tests-pass": (ONE_OF_THREE_MISSING, [NAME], OK, DECLARED),
     "a-test-fails": (
         ONE_OF_THREE_MISSING.replace("getattr", "assert not getattr"),
         [NAME],
-        [],
         FAILED,
         "fail  a.one",
     ),
@@ -116,14 +115,15 @@ REFUSED = {
 
 
 @pytest.fixture
-def run_with_register(run_suite, pytester):
+def run_with_register(run_suite, run_suite_in_new_process, pytester):
     """Return a function that runs tests with a register, and reads the verdicts by test."""
 
     def run(body, text, *options):
+        run_suite_here = run_suite_in_new_process if "-n1" in options else run_suite
         pytester.path.joinpath("own.toml").write_text(text)
         path = pytester.path / "verdicts.jsonl"
         options = ("--divergences=own.toml", f"--verdicts={path}", *options)
-        result = run_suite(body, *options)
+        result = run_suite_here(body, *options)
         lines = path.read_text().splitlines() if path.exists() else [""]
         found = [json.loads(line) for line in lines[1:]]
         return result, {each["test"].partition("::")[2]: each["verdict"] for each in found}
@@ -177,7 +177,6 @@ def test_recorded_selects_the_clauses_of_the_register(run_with_register):
     assert result.ret == OK
 
 
-@pytest.mark.slow
 def test_recorded_needs_a_register(run_suite):
     result = run_suite(PASSING, "--recorded")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -203,7 +202,6 @@ def _check(path, folder):
     register.require_missing(register.load_lacks(path), Target("impl"), path)
 
 
-@pytest.mark.slow
 def test_a_run_with_a_wrong_register_prints_one_error(run_with_register):
     result, found = run_with_register(PASSING, record(test="test_three"), "--clause=a.one")
     assert not found
@@ -220,11 +218,10 @@ def test_a_record_may_expect_that_a_test_ends_its_process(run_with_register):
     assert found == {"test_one": "known", "test_two": "fail"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", LACKING)
 def test_a_run_judges_tests_of_the_declared_names(run_with_register, case):
-    body, names, options, status, printed = LACKING[case]
-    result, _ = run_with_register(body, f"lacks = {json.dumps(names)}", *options)
+    body, names, status, printed = LACKING[case]
+    result, _ = run_with_register(body, f"lacks = {json.dumps(names)}")
     assert result.ret == status
     assert printed in result.stdout.str()
 
@@ -235,7 +232,6 @@ def test_declarations_are_not_inherited_from_another_register(folder):
     assert register.load_lacks(folder / "own.toml") == []
 
 
-@pytest.mark.slow
 def test_a_resumed_run_lists_clauses_declared_in_the_former_run(run_with_register):
     lacks = f'lacks = ["{NAME}"]'
     assert run_with_register(ONE_MISSING, lacks)[0].ret == OK

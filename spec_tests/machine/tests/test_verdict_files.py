@@ -17,7 +17,6 @@ def read_verdicts(path):
     return tests
 
 
-@pytest.mark.slow
 def test_the_first_line_of_the_verdicts_describes_the_run(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
     clause = "--clause=a.one"
@@ -143,15 +142,18 @@ KILL_RUN = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2], ids="workers={}".format)
-def test_resume_runs_the_tests_that_a_killed_run_did_not_finish(run_suite, pytester, workers):
+def test_resume_runs_the_tests_that_a_killed_run_did_not_finish(
+    run_suite_in_new_process, pytester, workers
+):
     path = pytester.path / "verdicts.jsonl"
     options = ["--verdicts", str(path), f"-n{workers}", "--dist=loadfile"]
     kill = KILL_RUN.format(path=str(path), process="getppid" if workers else "getpid")
-    run_suite(TWO_TESTS.format(one="False", two=kill), *options)
+    run_suite_in_new_process(TWO_TESTS.format(one="False", two=kill), *options)
     assert [(line["clause"], line["verdict"]) for line in read_verdicts(path)] == [
         ("a.one", "fail")
     ]
-    result = run_suite(TWO_TESTS.format(one="True", two="pass"), *options, "--resume")
+    body = TWO_TESTS.format(one="True", two="pass")
+    result = run_suite_in_new_process(body, *options, "--resume")
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED  # The former run had a failure.
     result.stdout.re_match_lines([r"all +1 +0 +0 +1 +0"])

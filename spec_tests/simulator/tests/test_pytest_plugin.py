@@ -135,12 +135,12 @@ def test_an_older_pytorch_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(("option", "passed"), [("--no-races", 2), ("--races", 0)])
-def test_the_suite_and_the_plugin_share_the_options(run_suite, option, passed):
+def test_the_suite_and_the_plugin_share_the_options(run_suite_in_new_process, option, passed):
     racing = TEST.partition("def test_it():")[2]
     body = "import torch\n" + "".join(
         f'@clause("a.{name}")\ndef test_{name}(target):{racing}' for name in ("one", "two")
     )
-    result = run_suite(body, "-p", PLUGIN, option, "-n2")
+    result = run_suite_in_new_process(body, "-p", PLUGIN, option, "-n2")
     result.assert_outcomes(passed=passed, failed=2 - passed)
 
 
