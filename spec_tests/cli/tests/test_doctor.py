@@ -23,7 +23,6 @@ def test_doctor_names_missing_modules_and_the_remedy(monkeypatch, capsys):
     assert "missing: no_such_name\nremedy: pip install" in done.err
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "remedy"),
     [
@@ -39,7 +38,6 @@ def test_doctor_names_what_the_simulator_lacks(monkeypatch, tmp_path, capsys, na
     assert remedy in line
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("module", ["../up", "broken"])
 def test_doctor_names_the_error_of_a_back_end_that_cannot_be_imported(
     monkeypatch, tmp_path, capsys, module

@@ -5,16 +5,18 @@ from fnmatch import fnmatch
 
 import pytest
 
+from spec_tests.machine import verdict_file, verdicts
 from spec_tests.machine.target import PARTS, NotOffered, Target, load_map, require_target
+from spec_tests.machine.tests.small_suite import TWO_TESTS
 
-#: Functions with other names than in torch.nn.parallel. Two have a bug: they reverse the chunks.
+pytest_plugins = ["pytester"]
+
+#: Functions with other names than in torch.nn.parallel.
 VENDOR = """
 from torch.nn.parallel import comm
 copies = comm.broadcast
-def split(*args, **kwargs):
-    return tuple(comm.scatter(*args, **kwargs))[::-1]
-def concatenate(tensors, dim=0, destination=None, *, out=None):
-    return comm.gather(tensors[::-1], dim, destination, out=out)
+def split(*args, **kwargs): ...
+def concatenate(tensors, dim=0, destination=None, *, out=None): ...
 """
 MAP = """
 [comm]
@@ -22,12 +24,10 @@ broadcast = "vendor.functions:copies"
 scatter = "vendor.functions:split"
 gather = "vendor.functions:concatenate"
 """
-VERDICTS = {
-    "comm.scatter.slices": "fail",
-    "comm.gather.joined": "fail",
-    "comm.broadcast.copies": "pass",
-    "comm.reduce-add.sum": "not-offered",
-}
+#: Two tests: one calls a mapped function, the other one uses a name that the package lacks.
+MAPPED = TWO_TESTS.format(
+    one='target.comm.scatter.__name__ == "split"', two="target.comm.reduce_add"
+)
 
 
 @pytest.fixture
@@ -36,38 +36,33 @@ def vendor(tmp_path, write_package, monkeypatch):
     write_package("vendor", functions=VENDOR)
     (tmp_path / "map.toml").write_text(MAP)
     monkeypatch.syspath_prepend(tmp_path)
+    for name in ("vendor", "vendor.functions"):  # of another test
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
 
-@pytest.fixture
-def run(run_command, vendor):
-    """Return a function that runs clauses on the package with ``map.toml``."""
-    command = ["run", "vendor", "--accelerator=sim", "--target-map=map.toml"]
-    return lambda *clauses: run_command(*command, *(f"--clause={name}" for name in clauses))
+def test_verdicts_describe_the_mapped_functions(vendor, run_suite):
+    file, option = vendor / "v.jsonl", f"--target-map={vendor / 'map.toml'}"
+    result = run_suite(MAPPED, option, f"--verdicts={file}", target="vendor")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    header, tests = verdict_file.read_run(file)
+    assert header["command"].endswith(f" {option}")
+    assert verdicts.by_clause(tests) == {"a.one": "pass", "a.two": "not-offered"}
 
 
-@pytest.mark.slow
-def test_verdicts_describe_the_mapped_functions(run):
-    done = run(*VERDICTS)
-    assert done.returncode == 1, done.stdout + done.stderr
-    lines = [line.split() for line in done.stdout.splitlines()]
-    printed = {name: verdict for verdict, name in (line for line in lines if len(line) == 2)}
-    assert {name: printed.get(name, "pass") for name in VERDICTS} == VERDICTS
-    assert "--target-map=map.toml --clause=" in done.stdout
-
-
-@pytest.mark.slow
-def test_a_run_with_missing_names_but_no_failures_has_exit_status_6(run):
-    done = run("comm.broadcast.copies", "comm.reduce-add.sum")
-    assert done.returncode == 6, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_warnings_during_the_import_of_the_target_fail_no_test(run, vendor):
+def test_warnings_during_the_import_of_the_target_fail_no_test(vendor, run_suite):
     module = vendor / "vendor" / "functions.py"
     module.write_text(f"import warnings\nwarnings.warn('an old package', UserWarning)\n{VENDOR}")
-    done = run("comm.broadcast.copies")
-    assert done.returncode == 0, done.stdout + done.stderr
+    body = TWO_TESTS.format(one="target.comm.scatter", two="pass")
+    option = f"--target-map={vendor / 'map.toml'}"
+    run_suite(body, option, target="vendor").assert_outcomes(passed=2)
+
+
+@pytest.mark.slow
+def test_a_run_with_missing_names_but_no_failures_has_exit_status_6(vendor, run_command):
+    command = ["run", "vendor", "--accelerator=sim", "--target-map=map.toml"]
+    done = run_command(*command, "--clause=comm.broadcast.copies", "--clause=comm.reduce-add.sum")
+    assert done.returncode == 6, done.stdout + done.stderr
 
 
 def test_target_map_replaces_submodules_and_single_names(vendor):
@@ -139,16 +134,15 @@ def test_a_target_that_cannot_be_imported_is_refused(
         del sys.modules[name]
 
 
-@pytest.mark.slow
 def test_a_mapped_name_is_a_part_and_a_mapped_module_with_an_error_ends_the_run(
-    write_package, run_command
+    write_package, run_suite, tmp_path, monkeypatch
 ):
     write_package("mine", other="b = = 2")
-    command = ["run", "mine", "--accelerator=sim", "--clause=comm.scatter.slices"]
-    done = run_command(*command, "--target-map=comm.scatter=torch.nn.parallel.comm:scatter")
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = run_command(*command, "--target-map=comm=mine.other")
-    assert done.returncode == 4, done.stdout + done.stderr
-    (line,) = done.stderr.strip().splitlines()
+    monkeypatch.syspath_prepend(tmp_path)
+    body = TWO_TESTS.format(one="target.comm.scatter", two="pass")
+    place = "--target-map=comm.scatter=torch.nn.parallel.comm:scatter"
+    run_suite(body, place, target="mine").assert_outcomes(passed=2)
+    result = run_suite(body, "--target-map=comm=mine.other", target="mine")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = filter(None, result.errlines)
     assert "SyntaxError: invalid syntax" in line
-    assert done.stdout == "importing PyTorch ...\n"
