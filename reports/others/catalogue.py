@@ -1,96 +1,74 @@
-"""The other implementations of torch.nn.parallel.
-
-They are the supported releases of PyTorch, and the implementations of ``others.toml``. An older
-release with a ``wheel`` runs with the default release of PyTorch: see `wheels`.
-"""
+"""The implementations that a run validates: impl, the releases of PyTorch, and ``others.toml``."""
 
 import json
+import subprocess
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from reports.others import wheels
+from reports.others.wheels import Wheel
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 REFERENCE = "torch.nn.parallel"
+_SUPPORTED = json.loads((ROOT / ".ci/releases.json").read_text(encoding="utf-8"))
 #: The supported releases of PyTorch. The first release of ``gate`` is the default. If a version of
 #: Python without the GIL needs another one, ``free-threaded`` has it.
-RELEASES = json.loads((ROOT / ".ci/releases.json").read_text(encoding="utf-8"))["torch"]
+RELEASES = _SUPPORTED["torch"]
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """An implementation to validate: a release of PyTorch, or one table of ``others.toml``.
+    """An implementation to validate.
 
     Args:
-        name: The name on the command line and in the optional file name ``maps/NAME.toml``.
-        title: Package and release, as the pages show them.
+        name: The name on the command line.
         target: The Python module that the suite tests.
+        reported: The name of the target in reports.
         torch: The release of PyTorch to install.
-        install: Requirements for pip, in addition to PyTorch and the suite's requirements.
-        build: Requirements for building ``install`` without build isolation.
-        settings: Environment variables for pip.
-        tests: The expression of pytest's ``-k`` that selects the tests; empty for all.
+        python: The command of another Python, such as ``python3.12``.
+        install: The arguments of each call of pip, after PyTorch and the suite's requirements.
+        settings: Environment variables for these calls.
+        options: Options of the run.
+        pytest: Options of pytest for the run.
         facts: The file of tests that runs in place of the suite; empty for the suite.
-        wheel: For the modules of an older release: the tags of its wheel, else empty.
+        wheel: The wheel with the modules of an older release of PyTorch, if they are the target.
     """
 
     name: str
-    title: str
     target: str
+    reported: str
     torch: str = RELEASES["gate"][0]
-    install: tuple[str, ...] = ()
-    build: tuple[str, ...] = ()
+    python: str = ""
+    install: Sequence[Sequence[str]] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    tests: str = ""
+    options: Sequence[str] = ()
+    pytest: Sequence[str] = ()
     facts: str = ""
-    wheel: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def environment(self) -> str:
-        """The name of the virtual environment. Wheels share that of the default release."""
-        return f"torch-{self.torch}" if self.wheel else self.name
-
-    @property
-    def version(self) -> str:
-        """The release of PyTorch whose modules run."""
-        return self.name.removeprefix("torch-") if self.wheel else self.torch
-
-    @property
-    def target_map_file(self) -> Path | None:
-        """The file for ``--target-map``; None if the target needs none."""
-        path = HERE / "maps" / f"{self.name}.toml"
-        return path if path.exists() else None
-
-    @property
-    def report_target(self) -> str:
-        """The name of the target in reports. All installed releases share one name."""
-        if self.wheel:
-            return f"{REFERENCE} {self.version}"
-        return self.target if self.target == REFERENCE or self.facts else self.name
+    wheel: Wheel | None = None
 
 
-def load(source: Path = HERE / "others.toml") -> dict[str, Implementation]:
-    """Return a dict from names to implementations: the releases, then those of the file."""
-    tables = tomllib.loads(source.read_text(encoding="utf-8"))
-    names = {f"torch-{torch}": torch for torch in RELEASES["older"] + RELEASES["gate"]}
-    releases = [_release(name, torch, tables.pop(name, {})) for name, torch in names.items()]
-    others = [_parse_implementation(name, table) for name, table in tables.items()]
-    return {each.name: each for each in releases + others}
-
-
-def _release(name: str, torch: str, table: Mapping[str, Any]) -> Implementation:
-    title = f"{REFERENCE} of PyTorch {torch}"
-    return Implementation(name, title, target=REFERENCE, torch=torch, **table)
-
-
-def _parse_implementation(name: str, table: Mapping[str, Any]) -> Implementation:
-    if "wheel" in table:
-        version = name.removeprefix("torch-")
-        title = f"{REFERENCE} of PyTorch {version}, on PyTorch {RELEASES['gate'][0]}"
-        return Implementation(name, title, target=wheels.package_name(version), **table)
-    lists = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
-    return Implementation(name=name, **{**table, **lists})
+def load() -> dict[str, Implementation]:
+    """Return the implementations by name: those of releases and Pythons, then the others."""
+    tables = tomllib.loads((HERE / "others.toml").read_text(encoding="utf-8"))
+    wheels = tables.pop("wheels")
+    of_wheels = tables.pop("older")
+    found = []
+    for torch in RELEASES["gate"] + RELEASES["older"]:
+        table = tables.pop(f"torch-{torch}", {})
+        found += [
+            Implementation(f"impl-torch-{torch}", "impl", "impl", torch),
+            Implementation(f"torch-{torch}", REFERENCE, REFERENCE, torch, **table),
+        ]
+    for version in _SUPPORTED["python"]["gate"][1:] + _SUPPORTED["python"]["others"]:
+        # pyenv has a shim for each version, which fails unless the version is active.
+        if subprocess.getstatusoutput(f"python{version} --version")[0] == 0:
+            python = f"python{version}"
+            found.append(Implementation(f"impl-{python}", "impl", "impl", python=python))
+    for release, tags in wheels.items():
+        name, wheel = f"torch-{release}", Wheel(release, *tags)
+        reported = f"{REFERENCE} {release}"
+        found.append(Implementation(name, wheel.package, reported, wheel=wheel, **of_wheels))
+    found += [Implementation(name, **{"reported": name, **tables[name]}) for name in tables]
+    return {each.name: each for each in found}

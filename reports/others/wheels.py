@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from importlib.util import resolve_name
 from pathlib import Path
+from typing import NamedTuple
 
 #: The modules that the suite tests.
-_MODULES = ("comm", "_functions", "scatter_gather", "replicate", "parallel_apply", "data_parallel")
+MODULES = ("comm", "_functions", "scatter_gather", "replicate", "parallel_apply", "data_parallel")
 #: The text of ``__init__.py``. It gives PyTorch back the names that the older modules import.
 _INIT = """\
 import functools
@@ -32,60 +33,49 @@ torch.cuda.amp.autocast = functools.partial(torch.amp.autocast, "cuda")
 """
 
 
-def package_name(version: str) -> str:
-    """Return the name of the package with the modules of a release: ``parallel_1_4_0``."""
-    return f"parallel_{version.replace('.', '_')}"
+class Wheel(NamedTuple):
+    """The wheel of a release of PyTorch, with its tags."""
+
+    release: str
+    platform: str
+    python: str
+
+    @property
+    def package(self) -> str:
+        """The name of the package with the modules of the release: ``parallel_1_4_0``."""
+        return f"parallel_{self.release.replace('.', '_')}"
+
+    def unpack(self, folder: Path) -> None:
+        """Write the package to ``folder``, unless it is there."""
+        if (folder / self.package / "__init__.py").exists():
+            return
+        command = [sys.executable, "-m", "pip", "download", "-q", f"torch=={self.release}"]
+        command += ["--no-deps", "--only-binary=:all:", "--implementation=cp", "--abi=none"]
+        command += [f"--platform={self.platform}", f"--python-version={self.python}"]
+        with tempfile.TemporaryDirectory() as downloads:
+            subprocess.run([*command, f"--dest={downloads}"], check=True)
+            self.write_package(next(Path(downloads).glob("*.whl")), folder)
+
+    def write_package(self, file: Path, folder: Path) -> None:
+        """Write the package to ``folder``, from the file of the wheel."""
+        package = folder / self.package
+        package.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(file) as files:
+            for module in MODULES:
+                (package / f"{module}.py").write_bytes(_read(files, module, self.package).encode())
+        (package / "__init__.py").write_text(_INIT, encoding="utf-8")
 
 
-def unpack(version: str, tags: Mapping[str, str], folder: Path) -> None:
-    """Write the package of a release to ``folder``, unless it is there.
-
-    Args:
-        version: The release of PyTorch.
-        tags: The tags of a wheel: ``platform`` and ``python``.
-        folder: The folder of the package.
-    """
-    package = folder / package_name(version)
-    if (package / "__init__.py").exists():
-        return
-    package.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as downloads:
-        _download(version, tags, downloads)
-        (wheel,) = Path(downloads).glob("*.whl")
-        with zipfile.ZipFile(wheel) as files:
-            for module in _MODULES:
-                text = _read_module(files, module, package.name)
-                (package / f"{module}.py").write_text(text, encoding="utf-8")
-    (package / "__init__.py").write_text(_INIT, encoding="utf-8")
-
-
-def _download(version: str, tags: Mapping[str, str], folder: str) -> None:
-    command = [sys.executable, "-m", "pip", "download", "-q", f"torch=={version}", "--no-deps"]
-    command += ["--only-binary=:all:", "--implementation=cp", "--abi=none", f"--dest={folder}"]
-    command += [f"--platform={tags['platform']}", f"--python-version={tags['python']}"]
-    subprocess.run(command, check=True)
-
-
-def _read_module(files: zipfile.ZipFile, module: str, package: str) -> str:
-    # In old releases comm is a module of torch.cuda.
-    for parent in ("torch.nn.parallel", "torch.cuda"):
-        name = f"{parent.replace('.', '/')}/{module}.py"
-        if name in files.namelist():
-            return _adapt(files.read(name).decode(), parent, package)
-    raise ValueError(f"the wheel has no module {module}")
-
-
-def _adapt(text: str, parent: str, package: str) -> str:
-    """Return the text of a module of ``parent``, which imports the modules of ``package``."""
-
-    def make_absolute(match: re.Match[str]) -> str:
-        parents = parent.split(".")
-        above = parents[: len(parents) + 1 - len(match[2])]
-        return match[1] + ".".join([*above, match[3]] if match[3] else above)
-
-    # The modules of torch.nn.parallel, but not those of torch.cuda, are those of the package.
-    dots = 1 if parent == "torch.cuda" else 2
-    text = re.sub(rf"(?m)^(\s*from )(\.{{{dots},}})(\w*)", make_absolute, text)
-    modules = "|".join(_MODULES)
+def _read(files: zipfile.ZipFile, module: str, package: str) -> str:
+    """Return the text of a module, which imports the modules of ``package``."""
+    file = f"torch/nn/parallel/{module}.py"
+    if file not in files.namelist():  # In old releases comm is a module of torch.cuda.
+        file = f"torch/cuda/{module}.py"
+    parent = file.rpartition("/")[0].replace("/", ".")
+    text = files.read(file).decode()
+    # The names after one dot in torch.nn.parallel are those of the package.
+    relative = rf"(?m)^(\s*from )(\.{{{1 if parent == 'torch.cuda' else 2},}}\w*)"
+    text = re.sub(relative, lambda m: m[1] + resolve_name(m[2], parent), text)
+    modules = "|".join(MODULES)
     text = re.sub(rf"torch\.(nn\.parallel|cuda)\.(?=({modules})\b)", f"{package}.", text)
     return re.sub(r"from torch\.cuda import comm\b", f"from {package} import comm", text)

@@ -1,6 +1,7 @@
 """Publish the verdicts of a run of the suite or the times of benchmarks, and write their pages."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench import benchmark_files
@@ -11,6 +12,8 @@ from spec_tests.reporting.matrix import Matrix
 from spec_tests.reporting.runs import slug
 
 REPORTS = Path(__file__).resolve().parents[1]
+#: A count of passed clauses in the README, with the file of the run.
+_COUNT = re.compile(r"\[(\d+ of \d+)\]\(([^)]+)\)")
 
 
 def publish(
@@ -78,3 +81,21 @@ def render(folder: Path) -> dict[Path, str]:
         folder / "MATRIX.md": matrix.format_page(Matrix(clauses.load(), runs.load(folder))),
         folder / "BENCHMARKS.md": benchmarks.format_page(benchmarks.load(folder)),
     }
+
+
+def check_readme(readme: Path, folder: Path = REPORTS) -> Iterator[str]:
+    """Yield a text for each count in the README that is not that of a run of today's suite.
+
+    A line with a count says that it is of an earlier suite, or links the file of its run.
+    """
+    shown = Matrix(clauses.load(), runs.load(folder))
+    today = clauses.suite_version(shown.clauses)
+    found = {run.file: run for run in shown.columns if run.about.get("suite") == today}
+    for line in readme.read_text(encoding="utf-8").splitlines():
+        for count, link in _COUNT.findall(line) if "an earlier suite" not in line else ():
+            run = found.get(link.removeprefix("reports/"))
+            counts = shown.counts(run)["the target"] if run else None
+            if counts is None:
+                yield f"README.md: {count} is not of a run of suite {today}"
+            elif count != (right := f"{counts['pass']} of {counts.total()}"):
+                yield f"README.md: {count}; {link} has {right}"

@@ -7,9 +7,8 @@ import pytest
 
 from bench import benchmark_files
 from bench.tests.samples import make_benchmark_run
-from reports.others import today
 from reports.publishing.benchmarks import format_page, load
-from reports.publishing.publish import publish
+from reports.publishing.publish import check_readme, publish
 from spec_tests.machine import clauses
 from spec_tests.reporting.tests.samples import write_verdicts
 
@@ -123,11 +122,12 @@ def test_the_readme_counts_only_runs_of_this_suite(tmp_path, reports):
     suite = clauses.suite_version(known)
     saved = write_verdicts(tmp_path / "v.jsonl", dict.fromkeys(names, "pass"), suite=suite)
     link = publish([saved], folder=reports).relative_to(reports.parent)
-    readme = tmp_path / "README.md"
-    right = f"[{len(names)} of {len(names)}]({link})"
-    readme.write_text(f"{right}\n[5 of 9](reports/MATRIX.md), an earlier suite\n")
-    assert list(today.check_status(readme, reports)) == []
-    readme.write_text(f"[1 of {len(names)}]({link})\n[5 of 9](reports/MATRIX.md)\n")
-    wrong, unknown = today.check_status(readme, reports)
-    assert f"{link} has {len(names)} of {len(names)}" in wrong
-    assert "5 of 9 is not of a run of suite" in unknown
+    readme, right = tmp_path / "README.md", f"{len(names)} of {len(names)}"
+    readme.write_text(f"[{right}]({link})\n[5 of 9](reports/MATRIX.md), an earlier suite\n")
+    assert list(check_readme(readme, reports)) == []
+    readme.write_text(f"[1 of 2]({link})\n[5 of 9](reports/MATRIX.md)\n")
+    unknown = f"README.md: 5 of 9 is not of a run of suite {suite}"
+    assert list(check_readme(readme, reports)) == [
+        f"README.md: 1 of 2; {link} has {right}",
+        unknown,
+    ]
