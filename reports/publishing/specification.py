@@ -1,4 +1,4 @@
-"""The generated pages: SPECIFICATION.md and DIVERGENCES.md.
+"""The generated pages: SPECIFICATION.md, DIVERGENCES.md and those of `reports.others.history`.
 
 ``python -m reports build`` writes them.
 """
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 
+from reports.others import history
 from spec_tests.machine import clauses, register
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -183,7 +184,7 @@ PAGES: Mapping[Path, Callable[[], str]] = {
 
 def stale() -> dict[Path, str]:
     """Return, for each page that is out of date, the text that it should have."""
-    texts = {path: page() for path, page in PAGES.items()}
+    texts = {**{path: page() for path, page in PAGES.items()}, **history.render()}
     return {
         path: text
         for path, text in texts.items()
