@@ -16,8 +16,6 @@ from spec_tests.failure import SUITE, Fact
 from spec_tests.machine import input_files
 from spec_tests.machine.options import suite_of
 
-#: The first release of torch.nn.parallel that passes a clause, for clauses about its Python code.
-_SINCE = SUITE / "since.toml"
 #: The version of the suite. Its second number changes in a release with a new or reworded clause,
 #: its first number in a release that lacks a clause of the one before.
 VERSION = "1.0"
@@ -110,7 +108,7 @@ class Clause:
     @property
     def since(self) -> str:
         """The first release of torch.nn.parallel that passes the clause; empty if unknown."""
-        return first_releases().get(self.id, "")
+        return _first_releases().get(self.id, "")
 
     @property
     def statement(self) -> str:
@@ -238,12 +236,10 @@ def _flatten_tables(tables: dict[str, Any], folder: str, prefix: str) -> Iterato
 
 
 @cache
-def first_releases() -> dict[str, str]:
-    """Return, for clauses about the Python layer, the first release that passes the clause.
-
-    ``python -m reports.others.history`` writes the file.
-    """
-    tables = input_files.parse_toml(input_files.read_text(_SINCE), str(_SINCE))
+def _first_releases() -> dict[str, str]:
+    # `python -m reports.others.history` writes the file.
+    file = SUITE / "since.toml"
+    tables = input_files.parse_toml(input_files.read_text(file), str(file))
     return {name: release for release, names in tables.items() for name in names}
 
 

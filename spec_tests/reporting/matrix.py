@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.verdicts import VERDICTS
@@ -99,10 +99,7 @@ def format_page(matrix: Matrix) -> str:
         _HEAD,
         *format_table(
             ("", "implementation", "torch", "machine", "date", *VERDICTS, "no verdict"),
-            [
-                _run_row(matrix, *pair, newest)
-                for pair in zip(numbers, matrix.columns, strict=True)
-            ],
+            list(map(partial(_run_row, matrix, newest), numbers, matrix.columns)),
         ),
         "\n## By chapter\n\nClauses that pass / clauses that were run.\n",
         *format_table(
@@ -112,7 +109,7 @@ def format_page(matrix: Matrix) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _run_row(matrix: Matrix, number: str, run: Run, newest: Run | None) -> Sequence[object]:
+def _run_row(matrix: Matrix, newest: Run | None, number: str, run: Run) -> Sequence[object]:
     is_earlier = newest and run.about.get("suite") != newest.about.get("suite")
     date = f"{run.date[:10]}, an earlier suite" if is_earlier else run.date[:10]
     counts = matrix.counts(run)["all"]
