@@ -52,7 +52,7 @@ def changes(
     changed = []
     for name in {**old, **new}:
         before, after = (each.get(name, Evidence(ABSENT)) for each in (old, new))
-        if _is_stale(after) and not _is_stale(before):
+        if after.is_stale and not before.is_stale:
             kind = REPAIRED
         elif before.verdict != after.verdict:
             kind = _kind(before, after)
@@ -68,11 +68,6 @@ def changes(
         changed.append((kind, name, before.verdict, after.verdict))
     order = (REGRESSION, OTHERWISE, REPAIRED, IMPROVEMENT, RECORDED, APPEARED, GONE)
     return sorted(changed, key=lambda each: (order.index(each[0]), each[1]))
-
-
-def _is_stale(found: Evidence) -> bool:
-    """Return whether the clause fails only because a record is out of date."""
-    return found.failure is not None and found.failure.kind == "stale-record"
 
 
 def _kind(before: Evidence, after: Evidence) -> str:

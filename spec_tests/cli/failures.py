@@ -9,7 +9,7 @@ import pytest
 from spec_tests.failure import Failure, shorten
 from spec_tests.machine import clauses, register, verdicts
 from spec_tests.machine.verdicts import TestVerdict
-from spec_tests.reporting.evidence import causes_by_title
+from spec_tests.reporting.causes import causes_by_title
 
 #: The folder of the programs, below the current one.
 FOLDER = Path("repro")

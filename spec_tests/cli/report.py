@@ -9,7 +9,8 @@ from spec_tests.cli import doctor
 from spec_tests.machine import clauses, conclusion
 from spec_tests.machine.input_files import RefusedError
 from spec_tests.machine.verdicts import VERDICTS
-from spec_tests.reporting import evidence, runs
+from spec_tests.reporting import runs
+from spec_tests.reporting.causes import causes_by_title
 from spec_tests.reporting.markdown import escape, format_table
 from spec_tests.reporting.runs import Run
 
@@ -61,7 +62,7 @@ def as_markdown(run: Run) -> str:
     counts = conclusion.count_by_chapter(run.verdicts, known).items()
     rows = [(title, *(found[each] for each in VERDICTS)) for title, found in counts]
     causes: list[str] = []
-    for title, groups in evidence.causes_by_title(run.evidence, run.violated_by_reference).items():
+    for title, groups in causes_by_title(run.evidence, run.violated_by_reference).items():
         lines = (f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups)
         causes += ["", title, "", *lines]
     notes = filter(None, (run.about.get("incomplete"), conclusion.explain(run.verdicts, known)))

@@ -162,6 +162,11 @@ class Evidence:
         """Whether tests of the clause fail, but only in facts of other clauses."""
         return self.verdict == "not-run" and self.failure is not None
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether the clause fails only because a record is out of date."""
+        return self.failure is not None and self.failure.kind == "stale-record"
+
 
 def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
     """Return the verdict of each clause with its evidence, from the tests of a run."""

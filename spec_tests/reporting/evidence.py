@@ -1,6 +1,6 @@
-"""The causes of failures, and the published form of a run.
+"""Published runs: JSON documents with the evidence of each clause.
 
-The published form is a JSON document:
+A document has:
 
 * ``run``: the metadata of the run,
 * ``pass``: the ids of the clauses that pass, by their first word,
@@ -12,7 +12,7 @@ The published form is a JSON document:
 
 import dataclasses
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,13 +20,10 @@ import msgspec
 
 from spec_tests.failure import Failure
 from spec_tests.machine import clauses, input_files, verdict_file
-from spec_tests.machine.target import REFERENCE
 from spec_tests.machine.verdicts import Evidence
 from spec_tests.reporting import documents
 
 _LISTED = ("not-offered", "not-run")
-#: The cause of failures without a description.
-EARLIER = "an earlier suite"
 #: Matches the folders of an absolute path, which must not be published.
 _FOLDERS = re.compile(r"(?<![\w./:])/(?:[\w.+-]+/)+")
 
@@ -53,69 +50,6 @@ class _Document(
     not_offered: dict[str, list[str]]
     not_run: dict[str, list[str]]
     tests: list[_Test]
-
-
-def group_by_cause(
-    found: Mapping[str, Evidence], violated: Collection[str] = ()
-) -> list[tuple[str, list[str]]]:
-    """Return causes with the ids of their clauses; the most frequent cause comes first.
-
-    The text of a cause is that of its first clause. If it does not say what is wrong, it begins
-    with the part of the specification.
-
-    Args:
-        found: The evidence for each clause.
-        violated: Clauses that torch.nn.parallel violates. A cause that has only these comes after
-            the others.
-    """
-    groups: dict[tuple[str, ...], list[str]] = {}
-    of_test: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for clause, each in found.items():
-        key = each.failure.group(clause) if each.failure else (EARLIER,)
-        if each.failure:  # One failure of a test may fail several clauses.
-            key = of_test.setdefault((each.test, *each.failure.key), key)
-        groups.setdefault(key, []).append(clause)
-    ordered = sorted(groups.values(), key=lambda names: ({*names} <= {*violated}, -len(names)))
-    return [(_title(names[0], found[names[0]].failure), names) for names in ordered]
-
-
-def causes_by_title(
-    found: Mapping[str, Evidence], violated: Collection[str]
-) -> dict[str, list[tuple[str, list[str]]]]:
-    """Return the causes of the failures of a run, for each title of a list of causes.
-
-    A cause has its text and the ids of its clauses. Causes with clauses that torch.nn.parallel
-    passes come before the others.
-
-    Args:
-        found: The evidence for each clause.
-        violated: The clauses that torch.nn.parallel violates.
-    """
-    failures = {name: each for name, each in found.items() if each.verdict == "fail"}
-    stale = {name: each for name, each in failures.items() if _is_stale(each)}
-    failed = {name: each for name, each in failures.items() if name not in stale}
-    groups = group_by_cause(failed, violated)
-    here = failed.keys() - {*violated}
-    first = [each for each in groups if here.intersection(each[1])]
-    parts = {
-        "tests in the register pass; draft FILE --divergences REGISTER updates it:": (
-            group_by_cause(stale)
-        ),
-        f"{len(here)} of {len(failed)} failed clauses pass in {REFERENCE}:": first,
-        f"{REFERENCE} violates these, too:": groups[len(first) :],
-    }
-    return {title: causes for title, causes in parts.items() if causes}
-
-
-def _is_stale(evidence: Evidence) -> bool:
-    return evidence.failure is not None and evidence.failure.kind == "stale-record"
-
-
-def _title(clause: str, failure: Failure | None) -> str:
-    if failure is None:
-        return EARLIER
-    part = ".".join(clause.split(".")[:2])
-    return f"{part}: {failure.title}" if failure.is_bare else failure.title
 
 
 def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.verdicts import VERDICTS
-from spec_tests.reporting.evidence import group_by_cause
+from spec_tests.reporting.causes import group_by_cause
 from spec_tests.reporting.markdown import format_table
 from spec_tests.reporting.runs import Run
 

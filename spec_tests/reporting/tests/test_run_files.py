@@ -7,7 +7,7 @@ import pytest
 
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine.verdicts import Evidence
-from spec_tests.reporting import evidence, runs
+from spec_tests.reporting import causes, runs
 from spec_tests.reporting.tests import samples
 
 ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.one-per-device"
@@ -62,7 +62,7 @@ def test_a_published_run_of_an_earlier_suite_has_verdicts_without_failures(tmp_p
     path.write_text(json.dumps({**document, "not-offered": {}, "not-run": {}}))
     _, found = runs.read(path)
     assert found == {ONE: Evidence("fail", test="t")}
-    assert evidence.group_by_cause(found) == [("an earlier suite", [ONE])]
+    assert causes.group_by_cause(found) == [("an earlier suite", [ONE])]
 
 
 def test_published_texts_have_no_absolute_path(save_lines, tmp_path):

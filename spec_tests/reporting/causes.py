@@ -1,0 +1,69 @@
+"""The causes of the failures of a run: failures with one cause are one entry of a list."""
+
+from collections.abc import Collection, Mapping
+
+from spec_tests.failure import Failure
+from spec_tests.machine.target import REFERENCE
+from spec_tests.machine.verdicts import Evidence
+
+#: The cause of failures without a description.
+EARLIER = "an earlier suite"
+
+
+def group_by_cause(
+    evidence: Mapping[str, Evidence], violated: Collection[str] = ()
+) -> list[tuple[str, list[str]]]:
+    """Return causes with the ids of their clauses; the most frequent cause comes first.
+
+    The text of a cause is that of its first clause. If it does not say what is wrong, it begins
+    with the part of the specification.
+
+    Args:
+        evidence: The evidence for each clause.
+        violated: Clauses that torch.nn.parallel violates. A cause that has only these comes after
+            the others.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
+    group_of_test: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for clause, own in evidence.items():
+        group = own.failure.group(clause) if own.failure else (EARLIER,)
+        if own.failure:  # One failure of a test may fail several clauses.
+            group = group_of_test.setdefault((own.test, *own.failure.key), group)
+        groups.setdefault(group, []).append(clause)
+    ordered = sorted(groups.values(), key=lambda names: ({*names} <= {*violated}, -len(names)))
+    return [(_title(names[0], evidence[names[0]].failure), names) for names in ordered]
+
+
+def causes_by_title(
+    evidence: Mapping[str, Evidence], violated: Collection[str]
+) -> dict[str, list[tuple[str, list[str]]]]:
+    """Return the causes of the failures of a run, for each title of a list of causes.
+
+    A cause has its text and the ids of its clauses. Causes with clauses that torch.nn.parallel
+    passes come before the others.
+
+    Args:
+        evidence: The evidence for each clause.
+        violated: The clauses that torch.nn.parallel violates.
+    """
+    failures = {name: own for name, own in evidence.items() if own.verdict == "fail"}
+    stale = {name: own for name, own in failures.items() if own.is_stale}
+    failed = {name: own for name, own in failures.items() if not own.is_stale}
+    groups = group_by_cause(failed, violated)
+    here = failed.keys() - {*violated}
+    first = [(text, names) for text, names in groups if here.intersection(names)]
+    parts = {
+        "tests in the register pass; draft FILE --divergences REGISTER updates it:": (
+            group_by_cause(stale)
+        ),
+        f"{len(here)} of {len(failed)} failed clauses pass in {REFERENCE}:": first,
+        f"{REFERENCE} violates these, too:": groups[len(first) :],
+    }
+    return {title: causes for title, causes in parts.items() if causes}
+
+
+def _title(clause: str, failure: Failure | None) -> str:
+    if failure is None:
+        return EARLIER
+    part = ".".join(clause.split(".")[:2])
+    return f"{part}: {failure.title}" if failure.is_bare else failure.title
