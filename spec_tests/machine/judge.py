@@ -1,7 +1,10 @@
 """Makes verdicts: an exception or the end of a process becomes a `Failure`, a failure a verdict.
 
-A failure fails the clauses that `violated_by` returns. It does not decide the other clauses of its
-test.
+* `pytest_runtest_makereport` gets the exception of a test. `_find_failure` makes a failure of it,
+  and `_judge` compares it with the records of the register.
+* `EndedTests` judges a test that ends its process, in the process that has started it.
+* `add_failure` puts the failure into the report of the test, with the clauses that it violates
+  (`violated_by`). The test does not decide its other clauses.
 
 A test that uses a name that the target lacks is *not-offered*. If ``lacks`` of the register
 declares the name, it is no error. A test that uses a feature or operator that the devices lack is
@@ -115,49 +118,6 @@ def pytest_runtest_makereport(
     if failure is not None:
         _judge(item, call, report, failure)
     return report
-
-
-def cut_tracebacks(call: pytest.CallInfo[None]) -> None:
-    """Remove the middle of long tracebacks of an error and of the errors that led to it.
-
-    pytest compares the local variables of all frames of a RecursionError, which may take minutes.
-    """
-    error = None if call.excinfo is None else call.excinfo.value
-    while error is not None:
-        entries, entry = [], error.__traceback__
-        while entry is not None:
-            entries.append(entry)
-            entry = entry.tb_next
-        if len(entries) > _FIRST + _LAST:
-            entries[_FIRST - 1].tb_next = entries[-_LAST]
-        error = error.__cause__ or error.__context__
-
-
-def show_first_failure(call: pytest.CallInfo[None]) -> None:
-    """Show the first failure if Hypothesis reports that a repetition of the call differs."""
-    error = None if call.excinfo is None else call.excinfo.value
-    if isinstance(error, FlakyFailure):
-        call.excinfo = pytest.ExceptionInfo.from_exception(error.exceptions[0])
-    elif isinstance(error, Flaky):  # Hypothesis has lost the failure.
-        text = "the calls of a failure have other results when they are repeated"
-        failure = Failure("differs", (Fact("output", "not repeatable"),), text)
-        if _examples:
-            failure = replace(_examples[-1], text=f"{_examples[-1].text}\n{text}")
-        call.excinfo = pytest.ExceptionInfo.from_exception(
-            failed(failure).with_traceback(error.__traceback__)
-        )
-
-
-def _without_details(
-    item: pytest.Item, call: pytest.CallInfo[None], failure: Failure
-) -> pytest.TestReport:
-    """Return the report of a failed test whose error cannot be shown."""
-
-    def fail() -> None:
-        raise AssertionError(failure.text) from None  # The error that is handled cannot be shown.
-
-    shown = pytest.CallInfo.from_call(fail, call.when)
-    return pytest.TestReport.from_item_and_call(item, shown)
 
 
 def _find_failure(
@@ -343,3 +303,46 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register `EndedTests`, except in a worker."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(EndedTests(), "ended tests")
+
+
+def cut_tracebacks(call: pytest.CallInfo[None]) -> None:
+    """Remove the middle of long tracebacks of an error and of the errors that led to it.
+
+    pytest compares the local variables of all frames of a RecursionError, which may take minutes.
+    """
+    error = None if call.excinfo is None else call.excinfo.value
+    while error is not None:
+        entries, entry = [], error.__traceback__
+        while entry is not None:
+            entries.append(entry)
+            entry = entry.tb_next
+        if len(entries) > _FIRST + _LAST:
+            entries[_FIRST - 1].tb_next = entries[-_LAST]
+        error = error.__cause__ or error.__context__
+
+
+def show_first_failure(call: pytest.CallInfo[None]) -> None:
+    """Show the first failure if Hypothesis reports that a repetition of the call differs."""
+    error = None if call.excinfo is None else call.excinfo.value
+    if isinstance(error, FlakyFailure):
+        call.excinfo = pytest.ExceptionInfo.from_exception(error.exceptions[0])
+    elif isinstance(error, Flaky):  # Hypothesis has lost the failure.
+        text = "the calls of a failure have other results when they are repeated"
+        failure = Failure("differs", (Fact("output", "not repeatable"),), text)
+        if _examples:
+            failure = replace(_examples[-1], text=f"{_examples[-1].text}\n{text}")
+        call.excinfo = pytest.ExceptionInfo.from_exception(
+            failed(failure).with_traceback(error.__traceback__)
+        )
+
+
+def _without_details(
+    item: pytest.Item, call: pytest.CallInfo[None], failure: Failure
+) -> pytest.TestReport:
+    """Return the report of a failed test whose error cannot be shown."""
+
+    def fail() -> None:
+        raise AssertionError(failure.text) from None  # The error that is handled cannot be shown.
+
+    shown = pytest.CallInfo.from_call(fail, call.when)
+    return pytest.TestReport.from_item_and_call(item, shown)
