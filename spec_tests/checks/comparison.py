@@ -70,13 +70,13 @@ def agree(
         expected = observe(call, baseline, topology)
         if baseline.name == REFERENCE and _is_refused_by_nccl(expected):
             continue
-        found = list(_outcome_differences(actual, expected, tolerance))
-        if found:
+        differing = list(_outcome_differences(actual, expected, tolerance))
+        if differing:
             devices = ", ".join(map(str, topology.devices))
             head = (
                 f"target and {baseline.name} disagree on\n  {call!r}\nwith devices = [{devices}]:"
             )
-            raise _error(found, actual.result, expected.result, call, head)
+            raise _error(differing, actual.result, expected.result, call, head)
 
 
 def _may_be_read_early(call: Call, topology: Topology) -> bool:
@@ -121,9 +121,9 @@ def same(
     """
     __tracebackhide__ = True
     actual, expected = _to_snapshot(actual), _to_snapshot(expected)
-    found = list(differences(actual, expected, place, tolerance))
-    if found:
-        raise _error(found, actual, expected, call)
+    differing = list(differences(actual, expected, place, tolerance))
+    if differing:
+        raise _error(differing, actual, expected, call)
 
 
 def shares_memory(tensor: Tensor, source: Tensor, *, place: str = "output") -> None:
@@ -145,7 +145,7 @@ def contains(error: object, texts: Iterable[str], call: object = "") -> None:
 
 
 def _error(
-    found: Sequence["Difference"],
+    differing: Sequence["Difference"],
     actual: Any,
     expected: Any,
     call: object,
@@ -156,9 +156,9 @@ def _error(
     kind = {(True, False): "refused", (False, True): "accepted"}.get(raised, "differs")
     failure = Failure(
         kind,
-        tuple(dict.fromkeys(each.fact for each in found)),
-        as_text(found),
-        error=found[0].title,
+        tuple(dict.fromkeys(difference.fact for difference in differing)),
+        as_text(differing),
+        error=differing[0].title,
         call=_code(call),
     )
     return failed(failure, f"{head}\n  {failure.text}") if head else _failed(failure, call)
@@ -213,23 +213,23 @@ def _text_differences(
     actual: Sequence[str], expected: Sequence[str], place: str, text: str
 ) -> Iterator["Difference"]:
     """Yield a difference for each text that the expected list lacks, or else one for the list."""
-    for each in dict.fromkeys(actual):
-        if each not in expected:
-            kind, _, rest = each.partition(": ")  # A warning has a class and a text.
+    for warning in dict.fromkeys(actual):
+        if warning not in expected:
+            kind, _, rest = warning.partition(": ")  # A warning has a class and a text.
             yield Difference(
-                place, error_fact(kind, rest, place) if rest else Fact(place, each), text
+                place, error_fact(kind, rest, place) if rest else Fact(place, warning), text
             )
     if not {*actual} - {*expected} and actual != expected:
         name = "missing" if {*expected} - {*actual} else "count or order"
         yield Difference(place, Fact(place, name), text)
 
 
-def as_text(found: Sequence["Difference"]) -> str:
+def as_text(differing: Sequence["Difference"]) -> str:
     """Return the text of the first difference, and a second line with the names of others."""
-    first, *others = found
+    first, *others = differing
     if not others:
         return first.text
-    names = [each.name_after(first) for each in others[:MAX_NAMES]]
+    names = [other.name_after(first) for other in others[:MAX_NAMES]]
     names += ["..."] if len(others) > MAX_NAMES else []
     count = "another difference" if len(others) == 1 else f"{len(others)} more differences"
     return f"{first.text}\n  and {count}: {', '.join(names)}"
@@ -274,9 +274,9 @@ def differences(
     elif type(actual) is type(expected) and isinstance(expected, Structure):
         yield from _structure_differences(actual, expected, path, place, tolerance)
     elif _have_equal_keys(actual, expected):
-        for key, found in _items(actual):
+        for key, member in _items(actual):
             named = _inner_place(place, key)
-            yield from differences(found, expected[key], named, tolerance, f"{path}[{key!r}]")
+            yield from differences(member, expected[key], named, tolerance, f"{path}[{key!r}]")
     elif type(actual) is not type(expected) or actual != expected:
         found, wanted = (shorten(_describe(each), _MAX_VALUE) for each in (actual, expected))
         text = f"{path} is {found}, expected {wanted}"
@@ -332,9 +332,9 @@ def _tensor_differences(
     actual: TensorSnapshot, expected: TensorSnapshot, path: str, place: str, tolerance: float
 ) -> Iterator[Difference]:
     for name, fact in expected.facts.items():
-        found = actual.facts.get(name)
-        if found != fact:
-            text = f"{path} has {name} {found}, expected {fact}"
+        own = actual.facts.get(name)
+        if own != fact:
+            text = f"{path} has {name} {own}, expected {fact}"
             yield Difference(path, Fact(place, name), text)
     if not _is_close(actual.values, expected.values, tolerance):
         found, other = _different_values(actual.values, expected.values, tolerance)
@@ -391,8 +391,8 @@ def _differing_elements(actual: Tensor, expected: Tensor, tolerance: float) -> l
         differ = (first != second).any(1)
     else:
         differ = ~torch.isclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-    found: list[int] = differ.nonzero().flatten().tolist()
-    return found
+    indices: list[int] = differ.nonzero().flatten().tolist()
+    return indices
 
 
 def _is_exact(expected: Tensor, tolerance: float) -> bool:
@@ -411,14 +411,14 @@ def _structure_differences(
         yield Difference(path, Fact(place, "members"), text)
     else:
         for key, member in expected.members.items():
-            found = actual.members[key]
-            yield from differences(found, member, place, tolerance, f"{path}[{key!r}]")
+            own = actual.members[key]
+            yield from differences(own, member, place, tolerance, f"{path}[{key!r}]")
 
 
 def _brief(value: Any) -> str:
     """Return a value as a short part of a line; an error as its class and text."""
-    found = error_line(value.kind, value.text) if isinstance(value, Raised) else _describe(value)
-    return shorten(found.partition("\n")[0], _MAX_BRIEF)
+    text = error_line(value.kind, value.text) if isinstance(value, Raised) else _describe(value)
+    return shorten(text.partition("\n")[0], _MAX_BRIEF)
 
 
 def _describe(value: Any) -> str:

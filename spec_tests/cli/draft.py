@@ -39,9 +39,9 @@ def main(options: argparse.Namespace) -> int:
         raise input_files.RefusedError("draft needs a file of verdicts, or --divergences REGISTER")
     tests: list[TestVerdict] = []
     for file in options.file:
-        run, found = verdict_file.read_run(file)
-        _warn_of_draft(file, run, found, has_register=options.divergences is not None)
-        tests += found
+        run, added = verdict_file.read_run(file)
+        _warn_of_draft(file, run, added, has_register=options.divergences is not None)
+        tests += added
     sources = ", ".join(map(str, options.file))
     print(draft(tests, sources, options.kind, options.divergences))
     return 0
@@ -105,11 +105,11 @@ def draft(
         tables["repaired"] = repaired
     lists = {key: tables.pop(key, []) for key in ("drafted", "divergence")}
     kept = {
-        key: [each for entry in entries for each in _update(entry, judged, suite)]
+        key: [record for entry in entries for record in _update(entry, judged, suite)]
         for key, entries in lists.items()
     }
-    old = [each for records in kept.values() for each in records]
-    failed = [test for test in failed if not any(_expects(each, test) for each in old)]
+    old = [record for records in kept.values() for record in records]
+    failed = [test for test in failed if not any(_expects(record, test) for record in old)]
     lives = [test for test in failed if test.clause.startswith(_LIVES)]
     if not any(test.clause in violations.CLAUSES for test in failed):
         lives = []
@@ -117,7 +117,7 @@ def draft(
         [test for test in failed if test not in lives],
         named,
         kind,
-        _first_number(each for entries in lists.values() for each in entries),
+        _first_number(record for entries in lists.values() for record in entries),
     )
     first = {"lacks": lacks} if lacks else {}
     text = _format_register({**first, **tables, **kept})
@@ -136,8 +136,8 @@ def _repaired(
     records = register.inherited_records(tables, path, suite / "registers")
     inherited = (name for record in records for name in record.tests)
     passing = [test for test in judged if _passes(test)]
-    found = (name for name in inherited if any(_is_named_by(name, test) for test in passing))
-    return list(dict.fromkeys([*tables.get("repaired", ()), *found]))
+    passed = (name for name in inherited if any(_is_named_by(name, test) for test in passing))
+    return list(dict.fromkeys([*tables.get("repaired", ()), *passed]))
 
 
 def _missing_name(test: TestVerdict) -> Any:
@@ -169,16 +169,16 @@ def _update(
             left += sorted({_node_id(test) for test in own if not _passes(test)} - other)
         else:
             left.append(name)
-    found = {**entry, "tests": left}
+    record = {**entry, "tests": left}
     if left and not entry.get("expects"):
         own = [test for test in judged if any(_is_named_by(name, test) for name in left)]
         facts = dict.fromkeys(fact for test in own for fact in _failure(test).expected)
         if facts:
-            found["expects"] = [*facts]
+            record["expects"] = [*facts]
         else:
             print(f"{entry['id']}: no test of this record fails in the runs", file=sys.stderr)
     if left:
-        yield found
+        yield record
 
 
 def _is_named_by(name: str, test: TestVerdict) -> bool:
@@ -204,8 +204,8 @@ def _expects(entry: Mapping[str, Any], test: TestVerdict) -> bool:
 
 
 def _first_number(records: Iterable[Mapping[str, Any]]) -> int:
-    numbers = [re.fullmatch(r"X-(\d+)", each["id"]) for each in records]
-    return 1 + max((int(each[1]) for each in numbers if each), default=0)
+    numbers = [re.fullmatch(r"X-(\d+)", record["id"]) for record in records]
+    return 1 + max((int(number[1]) for number in numbers if number), default=0)
 
 
 def _make_records(
@@ -223,17 +223,17 @@ def _make_records(
     for test in tests:
         of_function[_function(test)].add(_node_id(test))
     groups: dict[tuple[str, ...], list[TestVerdict]] = defaultdict(list)
-    for test in sorted(failed, key=lambda each: each.clause):
+    for test in sorted(failed, key=lambda test: test.clause):
         groups[_function(test), *_failure(test).key].append(test)
     for place, ((function, *_), group) in enumerate(groups.items(), number):
         names = [*dict.fromkeys(test.clause for test in group)]
-        found = dict.fromkeys(map(_node_id, group))
+        ids = dict.fromkeys(map(_node_id, group))
         yield {
             "id": f"X-{place}",
             **({} if kind == register.DRAFTED_KIND else {"kind": kind}),
             "clause": names[0] if len(names) == 1 else names,
             # Keep the parameters only if the test fails otherwise, or passes, with others.
-            "tests": [function] if found.keys() == of_function[function] else [*found],
+            "tests": [function] if ids.keys() == of_function[function] else [*ids],
             "expects": _failure(group[0]).expected,
         }
 
@@ -253,13 +253,15 @@ def _function(test: TestVerdict) -> str:
 def _format_register(tables: Mapping[str, Any]) -> str:
     """Return the text of a register with these tables."""
     inner = ("titles", "drafted", "divergence")
-    parts = [_format_table({name: each for name, each in tables.items() if name not in inner})]
+    parts = [_format_table({name: value for name, value in tables.items() if name not in inner})]
     if tables.get("drafted"):
-        lines = (f"    {_format_inline(each)},\n" for each in tables["drafted"])
+        lines = (f"    {_format_inline(record)},\n" for record in tables["drafted"])
         parts.append(f"{_DRAFTED}drafted = [\n{''.join(lines)}]\n")
     if "titles" in tables:
         parts.append(f"[titles]\n{_format_table(tables['titles'])}")
-    parts += [f"[[divergence]]\n{_format_table(each)}" for each in tables.get("divergence", ())]
+    parts += [
+        f"[[divergence]]\n{_format_table(record)}" for record in tables.get("divergence", ())
+    ]
     return "\n".join(filter(None, parts))
 
 
@@ -277,7 +279,7 @@ def _format(name: str, value: str | Sequence[str]) -> str:
     line = _format_line(value)
     if isinstance(value, str) or len(f"{name} = {line}") <= _LINE:
         return line
-    return "".join(["[\n", *(f"    {_format_line(each)},\n" for each in value), "]"])
+    return "".join(["[\n", *(f"    {_format_line(entry)},\n" for entry in value), "]"])
 
 
 def _format_line(value: str | Sequence[str]) -> str:

@@ -34,7 +34,7 @@ class Failures:
     def __init__(self, format_command: Callable[[list[str], str], str]) -> None:
         self._format_command = format_command
         self._programs: Counter[str] = Counter()
-        self._statements = {name: each.says for name, each in clauses.load().items()}
+        self._statements = {name: clause.says for name, clause in clauses.load().items()}
         self._violated = register.violated_by_reference()
         self._causes: set[tuple[str, ...]] = set()
         #: For each clause, the command that repeats its first failure.
@@ -94,9 +94,9 @@ class Failures:
 
         Causes with clauses that torch.nn.parallel passes come before the others.
         """
-        found = verdicts.find_evidence(tests)
+        evidence = verdicts.find_evidence(tests)
         lines = []
-        for head, causes in causes_by_title(found, self._violated).items():
+        for head, causes in causes_by_title(evidence, self._violated).items():
             lines += [head]
             for cause, names in causes:
                 lines += self._describe(cause, names)
@@ -124,9 +124,9 @@ def remove_programs(names: Iterable[str]) -> None:
 
 def _lines(failure: Failure) -> list[str]:
     """Return the first lines of the call, and those of the difference; the last of a traceback."""
-    found = [line for line in failure.text.splitlines() if line.strip(" ~^")]
-    is_long = failure.kind == "error" and len(found) > MAX_LINES
-    if not is_long and len(found) > MAX_LINES:  # The last line may be the error of a replica.
-        found = [*found[: MAX_LINES - 1], found[-1]]
-    shown = [found[0], *found[-MAX_LINES:]] if is_long else found
+    lines = [line for line in failure.text.splitlines() if line.strip(" ~^")]
+    is_long = failure.kind == "error" and len(lines) > MAX_LINES
+    if not is_long and len(lines) > MAX_LINES:  # The last line may be the error of a replica.
+        lines = [*lines[: MAX_LINES - 1], lines[-1]]
+    shown = [lines[0], *lines[-MAX_LINES:]] if is_long else lines
     return [*failure.call.splitlines()[:MAX_LINES], *shown]

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     own_arguments, for_pytest = _split_arguments(sys.argv[1:] if arguments is None else arguments)
     missing = doctor.missing_modules()
-    command = next((each for each in own_arguments if not each.startswith("-")), "doctor")
+    command = next((word for word in own_arguments if not word.startswith("-")), "doctor")
     if missing and command != "doctor":
         print(f"missing: {', '.join(missing)}\n{doctor.EXTRA}", file=sys.stderr)
         return 1
@@ -245,15 +245,15 @@ def _print_clauses(options: argparse.Namespace) -> int:
     from spec_tests.machine import clauses
 
     known = clauses.load()
-    found: set[str] = set() if options.name else {*known}
+    selected: set[str] = set() if options.name else {*known}
     for name in options.name:
-        says = [each.id for each in known.values() if name.lower() in each.statement.lower()]
+        says = [clause.id for clause in known.values() if name.lower() in clause.statement.lower()]
         members = clauses.matching([name], known) or says
         if not members:
             print(clauses.describe_unknown([name], known), file=sys.stderr)
             return 1
-        found.update(members)
-    print(clauses.as_text({name: each for name, each in known.items() if name in found}))
+        selected.update(members)
+    print(clauses.as_text({name: clause for name, clause in known.items() if name in selected}))
     return 0
 
 

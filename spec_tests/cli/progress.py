@@ -71,11 +71,11 @@ class RunMonitor:
 
     def undecided(self) -> list[str]:
         """Return the clauses about the target that the run has not decided."""
-        found = self._log.verdicts if self._log is not None else {}
+        verdict_of = self._log.verdicts if self._log is not None else {}
         known = clauses.load()
         return [
             name
-            for name, verdict in found.items()
+            for name, verdict in verdict_of.items()
             if verdict in ("not-run", "not-offered") and known[name].is_about_target
         ]
 
@@ -182,7 +182,9 @@ class Progress(RunMonitor):
         """Print all failures by cause, and remove programs of clauses that pass."""
         session.config.option.tbstyle = "no"  # pytest prints no section of failures.
         if self._log is not None:
-            remove_programs(name for name, found in self._log.verdicts.items() if found == "pass")
+            remove_programs(
+                name for name, verdict in self._log.verdicts.items() if verdict == "pass"
+            )
         self._print_lines([*self._errors, *self._summary_lines()])
 
     def _summary_lines(self) -> list[str]:
@@ -190,6 +192,6 @@ class Progress(RunMonitor):
 
 
 def _terminal_reporter(config: pytest.Config) -> pytest.TerminalReporter:
-    found = config.pluginmanager.get_plugin("terminalreporter")
-    assert isinstance(found, pytest.TerminalReporter)
-    return found
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    assert isinstance(reporter, pytest.TerminalReporter)
+    return reporter

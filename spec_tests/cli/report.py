@@ -46,7 +46,7 @@ def main(options: argparse.Namespace) -> int:
             print(f"{path}: {run.about['incomplete']}")
         suite, torch = run.about.get("suite", ""), run.about["torch"]
         print("\n".join(conclusion.summary(run.evidence, clauses.load(), suite, torch)))
-    default = next((each for each in PUBLISHED if any(each.glob(runs.RESULTS))), None)
+    default = next((folder for folder in PUBLISHED if any(folder.glob(runs.RESULTS))), None)
     pages.write_report(options.file, default, options.to)
     if options.summary:
         write(options.summary, "\n".join(map(as_markdown, shown)))
@@ -60,7 +60,7 @@ def as_markdown(run: Run) -> str:
     """Return a page with the conclusion, counts by chapter, and the causes of failures."""
     known = clauses.load()
     counts = conclusion.count_by_chapter(run.verdicts, known).items()
-    rows = [(title, *(found[each] for each in VERDICTS)) for title, found in counts]
+    rows = [(title, *(number_of[verdict] for verdict in VERDICTS)) for title, number_of in counts]
     causes: list[str] = []
     for title, groups in causes_by_title(run.evidence, run.violated_by_reference).items():
         lines = (f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups)

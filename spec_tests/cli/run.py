@@ -26,8 +26,8 @@ def run(options: argparse.Namespace) -> int:
     # Like `python -m pytest`: the target may be a package in the current folder.
     sys.path.insert(0, str(Path.cwd()))
     monitor = RunMonitor() if options.verbose else Progress()
-    for each in (signal.SIGINT, signal.SIGTERM):  # `timeout` and CI send the second one
-        signal.signal(each, monitor.interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # `timeout` and CI send the second one
+        signal.signal(number, monitor.interrupt)
     status = int(pytest.main(_pytest_arguments(options), plugins=[monitor]))
     if status == pytest.ExitCode.NO_TESTS_COLLECTED:
         has_verdict = "each has a verdict in the file of --verdicts, or " if options.resume else ""
@@ -93,17 +93,19 @@ def _worker_options(options: argparse.Namespace) -> list[str]:
 
     Options of the user that choose workers, or that need a single process, take precedence.
     """
-    given = any(re.match(r"-n|--(numprocesses|dist|pdb|trace)", each) for each in options.pytest)
+    given = any(
+        re.match(r"-n|--(numprocesses|dist|pdb|trace)", argument) for argument in options.pytest
+    )
     return [*([] if given else ["-n1"]), f"--max-worker-restart={MAX_RESTARTS}"]
 
 
 def _forwarded_options(options: argparse.Namespace) -> list[str]:
     """Return the options of pytest for those of the command, except --resume and --clause."""
-    found = [f"--target={options.target}"]
+    arguments = [f"--target={options.target}"]
     for name in SHARED:
         if name in ("--resume", "--clause"):
             continue
         value = getattr(options, name[2:].replace("-", "_"))
         values = value if isinstance(value, list) else [value]
-        found += [f"{name}={each}" for each in values if each is not None]
-    return found + [f"-p{each}" for each in options.modules]
+        arguments += [f"{name}={value}" for value in values if value is not None]
+    return arguments + [f"-p{module}" for module in options.modules]

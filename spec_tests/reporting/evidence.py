@@ -56,13 +56,13 @@ def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
     """Return the published form of a run, without absolute folders."""
     document: dict[str, Any] = {"run": about, "pass": {}, "not-offered": {}, "not-run": {}}
     tests = []
-    for name, each in sorted(evidence.items()):
-        if each.verdict in document and not each.is_undecided:
-            reason = _clean(each.reason.partition("\n")[0])
-            key = reason if each.verdict in _LISTED else name.partition(".")[0]
-            document[each.verdict].setdefault(key, []).append(name)
+    for name, own in sorted(evidence.items()):
+        if own.verdict in document and not own.is_undecided:
+            reason = _clean(own.reason.partition("\n")[0])
+            key = reason if own.verdict in _LISTED else name.partition(".")[0]
+            document[own.verdict].setdefault(key, []).append(name)
         else:
-            tests.append(_make_test(name, each))
+            tests.append(_make_test(name, own))
     return documents.dump({**document, "tests": tests})
 
 
@@ -70,11 +70,11 @@ def _make_test(clause: str, evidence: Evidence) -> dict[str, Any]:
     test: dict[str, Any] = {"clause": clause, "test": evidence.test, "verdict": evidence.verdict}
     if evidence.reason:
         test["reason"] = evidence.reason
-    if found := evidence.failure:
+    if failure := evidence.failure:
         texts: dict[str, Any] = {
-            name: _clean(getattr(found, name)) for name in ("text", "error", "call")
+            name: _clean(getattr(failure, name)) for name in ("text", "error", "call")
         }
-        test["failure"] = dataclasses.replace(found, **texts).to_json()
+        test["failure"] = dataclasses.replace(failure, **texts).to_json()
     return {**test, "others": evidence.others} if evidence.others else test
 
 
@@ -94,15 +94,15 @@ def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
     header = input_files.convert(document.run, verdict_file.Header, f"{path}: run")
     if header.format > verdict_file.FORMAT or "hardware" not in document.run:
         raise input_files.refuse(path, "the run is of a later suite, or lacks the key 'hardware'")
-    found = {name: Evidence("pass") for ids in document.passed.values() for name in ids}
+    evidence = {name: Evidence("pass") for ids in document.passed.values() for name in ids}
     for verdict, listed in (("not-offered", document.not_offered), ("not-run", document.not_run)):
         for reason, ids in listed.items():
-            found |= dict.fromkeys(ids, Evidence(verdict, reason))
+            evidence |= dict.fromkeys(ids, Evidence(verdict, reason))
     for test in document.tests:
-        found[test.clause] = Evidence(
+        evidence[test.clause] = Evidence(
             test.verdict, test.reason, test.failure, test.test, test.others
         )
-    for name in found:
+    for name in evidence:
         if not clauses.is_id(name):
             raise input_files.refuse(path, f"{name!r} is not the id of a clause")
-    return document.run, dict(sorted(found.items()))
+    return document.run, dict(sorted(evidence.items()))

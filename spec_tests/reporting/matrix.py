@@ -53,10 +53,10 @@ class Matrix:
     @cached_property
     def chapters(self) -> dict[str, list[Clause]]:
         """The clauses by chapter, in the order of the specification."""
-        found: dict[str, list[Clause]] = {}
+        chapters: dict[str, list[Clause]] = {}
         for clause in self.clauses.values():
-            found.setdefault(clause.chapter, []).append(clause)
-        return found
+            chapters.setdefault(clause.chapter, []).append(clause)
+        return chapters
 
     def counts(self, run: Run) -> dict[str, Counter[str]]:
         """Return the number of clauses with each verdict, by chapter, of the target and of all.
@@ -67,8 +67,8 @@ class Matrix:
         of_target = [clause for clause in every if clause.is_about_target]
         members = {**self.chapters, "the target": of_target, "all": every}
         return {
-            title: Counter(run.verdicts.get(clause.id, "") for clause in found)
-            for title, found in members.items()
+            title: Counter(run.verdicts.get(clause.id, "") for clause in clauses)
+            for title, clauses in members.items()
         }
 
     def clauses_with(self, run: Run, verdict: str) -> list[Clause]:
@@ -79,16 +79,16 @@ class Matrix:
     def by_cause(self, run: Run, verdict: str) -> list[tuple[str, list[Clause]]]:
         """Return causes with their clauses of a verdict; see `group_by_cause`."""
         ids = [clause.id for clause in self.clauses_with(run, verdict)]
-        found = {each: run.evidence[each] for each in ids}
-        groups = group_by_cause(found, run.violated_by_reference)
-        return [(cause, [self.clauses[each] for each in names]) for cause, names in groups]
+        evidence = {name: run.evidence[name] for name in ids}
+        groups = group_by_cause(evidence, run.violated_by_reference)
+        return [(cause, [self.clauses[name] for name in names]) for cause, names in groups]
 
     def by_reason(self, run: Run, verdict: str) -> dict[str, list[Clause]]:
         """Return the clauses with a verdict for each reason."""
-        found: dict[str, list[Clause]] = {}
+        clauses_of: dict[str, list[Clause]] = {}
         for clause in self.clauses_with(run, verdict):
-            found.setdefault(run.evidence[clause.id].reason, []).append(clause)
-        return found
+            clauses_of.setdefault(run.evidence[clause.id].reason, []).append(clause)
+        return clauses_of
 
 
 def format_page(matrix: Matrix) -> str:

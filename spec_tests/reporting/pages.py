@@ -84,9 +84,9 @@ def write_report(files: Sequence[Path], folder: Path | None, page: Path) -> None
     """
     if not files:
         raise RefusedError("there is no run to show: name a file of `run --verdicts FILE`")
-    found = runs.load(folder, files)
-    shown = [run for run in found if not run.published]
-    reference = [run for run in found if run.published and run.about["target"] == runs.REFERENCE]
+    loaded = runs.load(folder, files)
+    shown = [run for run in loaded if not run.published]
+    reference = [run for run in loaded if run.published and run.about["target"] == runs.REFERENCE]
     releases = {run.release for run in shown}
     columns = shown + ([run for run in reference if run.release in releases] or reference)
     addresses = {run.name: f"#run-{run.name}" for run in columns if not run.published}

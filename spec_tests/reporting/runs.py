@@ -41,7 +41,7 @@ class Run:
     @cached_property
     def verdicts(self) -> dict[str, str]:
         """The verdict of each clause of the run."""
-        return {clause: each.verdict for clause, each in self.evidence.items()}
+        return {clause: own.verdict for clause, own in self.evidence.items()}
 
     @property
     def claim(self) -> str:
@@ -71,8 +71,8 @@ class Run:
         """Return a sentence if torch.nn.parallel violates a clause that the target violates."""
         if self.about["target"] == REFERENCE:
             return ""
-        found = self.evidence[clause].failure
-        return register.compare_with_reference([clause], found, str(self.about["torch"]))
+        failure = self.evidence[clause].failure
+        return register.compare_with_reference([clause], failure, str(self.about["torch"]))
 
     def repeat(self, clause: str) -> str:
         """Return the command that runs the test of a clause's failure as this run did."""
