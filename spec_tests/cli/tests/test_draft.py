@@ -1,5 +1,6 @@
 """The command ``draft``: new registers, and registers that it updates."""
 
+import json
 import re
 import tomllib
 from dataclasses import replace
@@ -7,8 +8,11 @@ from dataclasses import replace
 import pytest
 
 from spec_tests.cli.draft import draft
+from spec_tests.cli.main import main
 from spec_tests.failure import Fact, Failure
+from spec_tests.machine import verdict_file
 from spec_tests.machine.verdicts import TestVerdict
+from spec_tests.reporting.tests import samples
 
 
 def verdict(name, fact=None, *, clause="comm.scatter.slices", kind="differs"):
@@ -152,3 +156,15 @@ def test_a_draft_gives_a_register_of_an_earlier_suite_the_facts_of_its_tests(old
     assert "expects" not in second
     assert added["tests"] == ["a.py::four"]
     assert capsys.readouterr().err == "X-5: no test of this record fails in the runs\n"
+
+
+def test_a_draft_warns_of_a_run_that_has_not_ended(tmp_path, capsys):
+    path = tmp_path / "v.jsonl"
+    samples.write_verdicts(path, {"comm.scatter.slices": "fail"}, collected=9)
+    assert main(["draft", str(path)]) == 0
+    assert "this run has not ended: 8 of 9 tests have no verdict" in capsys.readouterr().err
+    path.write_text(path.read_text() + json.dumps(verdict_file.INTERRUPTED))
+    assert main(["draft", str(path)]) == 0
+    printed = capsys.readouterr()
+    assert "the run was interrupted" in printed.err
+    assert len(tomllib.loads(printed.out)["drafted"]) == 1

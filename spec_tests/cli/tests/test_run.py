@@ -1,16 +1,14 @@
 """The command ``run``: output, files and exit status in an empty folder."""
 
-import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-import tomllib
 
 import pytest
 
-from spec_tests.machine import clauses, conclusion, register, verdict_file, verdicts
+from spec_tests.machine import clauses
 from spec_tests.machine.tests.fixtures import ROOT
 
 ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
@@ -94,45 +92,6 @@ def test_verbose_prints_the_output_of_pytest(command):
     assert done.returncode == 1
     assert EXAMPLE.search(done.stdout)
     assert "repeat:" not in done.stdout
-
-
-@pytest.mark.slow
-def test_verdicts_are_saved_and_reported(command, tmp_path):
-    done = command("run", "torch.nn.parallel", *ONE_CLAUSE, "--verdicts", "all.jsonl")
-    assert done.returncode == 0, done.stdout + done.stderr
-    saved = verdicts.find_evidence(verdict_file.read(tmp_path / "all.jsonl"))
-    assert saved == {"comm.scatter.slices": verdicts.Evidence("pass")}
-    table = "\n".join(conclusion.summary(saved, clauses.load()))
-    assert table in done.stdout
-    assert "to write a web page: parallel-conformance report all.jsonl" in done.stdout
-    reported = command("report", "all.jsonl").stdout
-    assert reported.startswith(table)
-    assert reported.splitlines()[-1] == "wrote report.html"
-    assert "comm.scatter.slices" in (tmp_path / "report.html").read_text()
-
-
-@pytest.mark.slow
-def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
-    assert command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl").returncode == 1
-    resumed = command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl", "--resume")
-    assert resumed.returncode == 1, resumed.stdout + resumed.stderr
-    printed = command("draft", "all.jsonl")
-    assert not printed.stderr
-    text = (tmp_path / "all.jsonl").read_text()
-    (tmp_path / "part.jsonl").write_text(text.replace('"collected": 1}', '"collected": 9}'))
-    warned = command("draft", "part.jsonl")
-    assert "this run has not ended: 8 of 9 tests have no verdict" in warned.stderr
-    (tmp_path / "known.toml").write_text(printed.stdout)
-    with (tmp_path / "all.jsonl").open("a") as file:
-        file.write(json.dumps(verdict_file.INTERRUPTED))
-    warned = command("draft", "all.jsonl")
-    assert "the run was interrupted" in warned.stderr
-    assert tomllib.loads(warned.stdout) == tomllib.loads(printed.stdout)
-    (drafted,) = register.load(tmp_path / "known.toml")
-    assert drafted.clauses == ("comm.scatter.own-device-views", "comm.scatter.slices")
-    done = command("run", "wrong", *ONE_CLAUSE, "--divergences", "known.toml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "known  comm.scatter.slices" in done.stdout
 
 
 @pytest.mark.slow

@@ -188,6 +188,13 @@ def test_test_that_needs_a_missing_dtype_is_not_run(run_suite_in_new_process, op
     result.stdout.fnmatch_lines(["*features: all except *float64*", "*the devices lack float64"])
 
 
+@pytest.mark.slow
+def test_the_header_names_a_fault_of_the_devices(run_suite_in_new_process):
+    result = run_suite_in_new_process(TESTS, "--fault=garbled-peers")
+    line = "devices: devices.copies.values: wrong: 64 bytes copied from sim:0 to sim:1*"
+    result.stdout.fnmatch_lines([line])
+
+
 def test_an_unknown_feature_is_refused(run_suite):
     result = run_suite(TESTS, "--without=wings")
     result.stderr.fnmatch_lines(["*sim has no feature 'wings'*"])
