@@ -1,5 +1,6 @@
 """Fixtures that write packages, and run commands, pytest or a small suite in a new process."""
 
+import gc
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from spec_tests.machine import probes
+from spec_tests.machine.devices import MODULES
 from spec_tests.machine.fork_server import ForkServer
 from spec_tests.machine.tests.small_suite import CLAUSES, CONFTEST, HEADER
 
@@ -95,6 +98,10 @@ def run_suite(
 ) -> Callable[..., pytest.RunResult]:
     """Return a function that runs the text of a test file as a suite, in this process."""
     monkeypatch.setenv("HOME", str(HOME))  # The compiled simulator is below it.
+    # Restore at the end of the test what a run sets for its process.
+    monkeypatch.setattr(probes, "say", probes.say)
+    monkeypatch.setenv(MODULES, os.environ.get(MODULES, ""))
+    monkeypatch.setattr(gc, "freeze", lambda: None)
 
     def run(body: str, *options: str, **target: str) -> pytest.RunResult:
         arguments = write_suite(body, **target)
