@@ -45,7 +45,7 @@ def main(options: argparse.Namespace) -> int:
         if "incomplete" in run.about:
             print(f"{path}: {run.about['incomplete']}")
         suite, torch = run.about.get("suite", ""), run.about["torch"]
-        print("\n".join(conclusion.summary(run.evidence, clauses.load(), suite, torch)))
+        print("\n".join(conclusion.summary_lines(run.evidence, clauses.load(), suite, torch)))
     default = next((folder for folder in PUBLISHED if any(folder.glob(runs.RESULTS))), None)
     pages.write_report(options.file, default, options.to)
     if options.summary:
@@ -65,7 +65,8 @@ def as_markdown(run: Run) -> str:
     for title, groups in causes_by_title(run.evidence, run.violated_by_reference).items():
         lines = (f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups)
         causes += ["", title, "", *lines]
-    notes = filter(None, (run.about.get("incomplete"), conclusion.explain(run.verdicts, known)))
+    undecided = conclusion.explain_undecided(run.verdicts, known)
+    notes = filter(None, (run.about.get("incomplete"), undecided))
     head = [f"# {escape(run.label)}", "", run.claim, *notes, ""]
     return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), *causes, ""])
 

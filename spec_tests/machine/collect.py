@@ -220,7 +220,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (path := register_of(config)) is not None:
         records = register.load(path, known_clauses, suite / "registers")
         register.require_expects(records)
-        register.assign(conformance, records, suite, whole=whole)
+        register.assign_records(conformance, records, suite, whole=whole)
     if selected := selected_clauses(config):
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
         deselect(config, items, others)

@@ -14,7 +14,7 @@ AS_REFERENCE = f"as {REFERENCE}"
 _VIOLATED = ("fail", "not-offered", "known")
 
 
-def summary(
+def summary_lines(
     evidence: Mapping[str, Evidence],
     known: Mapping[str, Clause],
     suite: str | None = None,
@@ -52,7 +52,7 @@ def summary(
             f"{undecided} of {clauses.count(failed)} with failed tests are not-run: their tests "
             "fail in facts of other clauses"
         )
-    sentences = claim(verdict_of, known, suite, torch), explain(verdict_of, known)
+    sentences = claim(verdict_of, known, suite, torch), explain_undecided(verdict_of, known)
     return [*lines, *filter(None, sentences)]
 
 
@@ -139,7 +139,7 @@ def claim(
     return f"{place.get(word, f'{word} to {title}')}: {text}"
 
 
-def explain(verdict_of: Mapping[str, str], known: Mapping[str, Clause]) -> str:
+def explain_undecided(verdict_of: Mapping[str, str], known: Mapping[str, Clause]) -> str:
     """Return why a whole run has decided fewer clauses than the specification has, else ''."""
     members = [clause.id for clause in known.values() if clause.is_about_target]
     if not verdict_of.keys() >= {*members}:

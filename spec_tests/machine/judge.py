@@ -1,7 +1,7 @@
 """Makes verdicts: an exception or the end of a process becomes a `Failure`, a failure a verdict.
 
 * `pytest_runtest_makereport` gets the exception of a test. `_find_failure` makes a failure of it,
-  and `_judge` compares it with the records of the register.
+  and `_compare_with_records` compares it with the records of the register.
 * `EndedTests` judges a test that ends its process, in the process that has started it.
 * `add_failure` puts the failure into the report of the test, with the clauses that it violates
   (`violated_by`). The test does not decide its other clauses.
@@ -89,10 +89,10 @@ def _failure_of(error: BaseException, file: Path) -> Failure:
     try:
         return of_exception(error, file)
     except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
-        return _hidden(error, other)
+        return _failure_of_hidden(error, other)
 
 
-def _hidden(error: BaseException, other: BaseException) -> Failure:
+def _failure_of_hidden(error: BaseException, other: BaseException) -> Failure:
     name = type(error).__name__
     shown = f"cannot be shown: {type(other).__name__}"
     return Failure("error", (Fact("error", f"{name}: {shown}"),), f"{name}: the error {shown}")
@@ -113,10 +113,10 @@ def pytest_runtest_makereport(
         failure = _find_failure(item, call, report)
     except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
         assert error is not None
-        failure = _hidden(error, other)
+        failure = _failure_of_hidden(error, other)
         report = _without_details(item, call, failure)
     if failure is not None:
-        _judge(item, call, report, failure)
+        _compare_with_records(item, call, report, failure)
     return report
 
 
@@ -129,7 +129,9 @@ def _find_failure(
         records = item.stash.get(register.RECORDS, [])
         if report.when == "call" and records:
             names = " and ".join(record.name for record in records)
-            text = f"{names} names this test, but the test passes: {_remedy(item, records)}"
+            text = (
+                f"{names} names this test, but the test passes: {_describe_remedy(item, records)}"
+            )
             report.outcome, report.longrepr = "failed", text
             return Failure("stale-record", (Fact("register", "stale"),), text)
         return None
@@ -144,10 +146,10 @@ def _find_failure(
         return None
     if report.skipped or skip_missing(call, report, target_of(item.config)):
         return None
-    return _describe(item, error)
+    return _describe_failure(item, error)
 
 
-def _remedy(item: pytest.Item, records: Sequence[Divergence]) -> str:
+def _describe_remedy(item: pytest.Item, records: Sequence[Divergence]) -> str:
     """Return how a register no longer expects the failure of a test that passes."""
     path = register_of(item.config)
     inherited = [name for record in records if record.file != str(path) for name in record.tests]
@@ -158,7 +160,7 @@ def _remedy(item: pytest.Item, records: Sequence[Divergence]) -> str:
     return f"the record is inherited, so add {entries[0]!r} to `repaired` of {path}"
 
 
-def _judge(
+def _compare_with_records(
     item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport, failure: Failure
 ) -> None:
     """Compare a failure with the records of its test, and add it to the report."""
@@ -173,7 +175,7 @@ def _judge(
     known, chosen = clauses.of_run(item.config), item.config.getoption("--clause")
     add_failure(report, failure, known, next(iter(expecting), ""), chosen)
     if failure.kind != "stale-record":
-        programs.add(item, call, report, failure, options_for_test(item.config))
+        programs.add_program(item, call, report, failure, options_for_test(item.config))
 
 
 def add_failure(
@@ -239,7 +241,7 @@ def _about(fact: Fact, names: Sequence[str], known_clauses: Mapping[str, Clause]
     return (of_function or of_several or names)[:1]
 
 
-def _describe(item: pytest.Item, error: BaseException) -> Failure:
+def _describe_failure(item: pytest.Item, error: BaseException) -> Failure:
     """Return the failure of a test, with the facts of all its failing examples."""
     failure = _failure_of(error, item.path)
     facts = [*failure.facts, *(fact for example in _examples for fact in example.facts)]

@@ -134,7 +134,7 @@ if __name__ == "__main__":
 _PLUGINS = ("spec_tests.conftest", "spec_tests.machine.")
 
 
-def add(
+def add_program(
     item: pytest.Item,
     call: pytest.CallInfo[None],
     report: pytest.TestReport,

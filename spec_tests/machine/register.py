@@ -199,7 +199,7 @@ def require_expects(records: Iterable[Divergence]) -> None:
             )
 
 
-def assign(
+def assign_records(
     items: Iterable[pytest.Item], records: Sequence[Divergence], root: Path, *, whole: bool
 ) -> None:
     """Store, for each test, the records that expect its failure in the installed version.
@@ -219,7 +219,9 @@ def assign(
         for test in record.tests:
             if not is_defined(test, root):
                 command = f"parallel-conformance draft --divergences {record.file}"
-                raise _absent(record.name, test, f"`{command}` prints the register without it")
+                raise _absent_test_error(
+                    record.name, test, f"`{command}` prints the register without it"
+                )
             places.setdefault(test, []).append(place)
     unused = {(record.name, test) for record in records for test in record.tests}
     for item in items:
@@ -230,7 +232,7 @@ def assign(
             if record.applies:
                 item.stash.setdefault(RECORDS, []).append(record)
     if whole and unused:
-        raise _absent(*min(unused), "remove it from the record")
+        raise _absent_test_error(*min(unused), "remove it from the record")
 
 
 def is_defined(test: str, root: Path) -> bool:
@@ -240,7 +242,7 @@ def is_defined(test: str, root: Path) -> bool:
     return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
 
 
-def _absent(record: str, test: str, remedy: str) -> pytest.UsageError:
+def _absent_test_error(record: str, test: str, remedy: str) -> pytest.UsageError:
     return pytest.UsageError(f"{record} names a test that does not exist: {test}; {remedy}")
 
 

@@ -208,7 +208,7 @@ class Recorder:
         if not evidence:
             return []
         left = self.collected - len({test.test for test in self.tests[len(self.resumed_tests) :]})
-        lines = conclusion.summary(evidence, self._known)
+        lines = conclusion.summary_lines(evidence, self._known)
         if lost := [test.test for test in self.tests if test.fails_run and not test.clause]:
             lines.append(f"{len(lost)} tests failed before their clauses were known: {lost[0]}")
         if left > 0:

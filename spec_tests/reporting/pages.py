@@ -59,7 +59,7 @@ class Pages:
         environment.globals.update(
             matrix=self.matrix,
             verdicts=VERDICTS,
-            explain=conclusion.explain,
+            explain_undecided=conclusion.explain_undecided,
             address_of=self.address_of,
             clause_address=self.clause_address,
             keys={run.name: place for place, run in enumerate(self.matrix.columns, 1)},

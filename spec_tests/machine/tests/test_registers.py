@@ -198,7 +198,7 @@ def _check(path, folder):
     records = register.load(path, clauses.load(folder), folder)
     register.require_expects(records)
     assert all(record.applies for record in records)
-    register.assign([], records, folder, whole=True)
+    register.assign_records([], records, folder, whole=True)
     register.require_missing(register.load_lacks(path), Target("impl"), path)
 
 
@@ -245,7 +245,7 @@ def test_every_register_names_tests_and_clauses_that_exist(path):
     # A run with one of these registers would refuse it, too, but such runs are rare.
     known = clauses.load()
     records = register.load(path, known)
-    register.assign([], records, ROOT / "spec_tests", whole=False)
+    register.assign_records([], records, ROOT / "spec_tests", whole=False)
     if path.parent == register.FOLDER:  # Those of back ends may be of an earlier suite.
         register.require_expects(records)
     register.load_lacks(path)
