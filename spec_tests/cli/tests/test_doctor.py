@@ -72,7 +72,7 @@ def _doctor_output(capsys):
         (("--fault", "garbled-peers"), "devices.copies.values"),
         (("--without", "sparse"), "devices.operators.sparse"),
     ],
-    ids=" ".join,
+    ids=["fault", "without"],
 )
 def test_doctor_shows_a_fault_and_a_missing_feature_of_the_simulator(run_command, options, line):
     done = run_command("doctor", *options)

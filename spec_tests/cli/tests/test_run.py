@@ -26,9 +26,16 @@ def scatter(*args, **kwargs):
 
 
 @pytest.fixture
-def command(write_package, run_command):
-    """Return a function that runs the command in a folder with only the package ``wrong``."""
+def wrong_target(write_package, monkeypatch):
+    """Write the package ``wrong``."""
+    for name in ("wrong", "wrong.comm"):  # of another test
+        monkeypatch.delitem(sys.modules, name, raising=False)
     write_package("wrong", comm=WRONG_COMM)
+
+
+@pytest.fixture
+def command(wrong_target, run_command):
+    """Return a function that runs the command in a folder with only the package ``wrong``."""
     return run_command
 
 
@@ -86,12 +93,11 @@ def test_a_run_writes_only_programs_into_the_current_folder(tmp_path, command, w
     assert files == {"wrong.py", *written}
 
 
-@pytest.mark.slow
-def test_verbose_prints_the_output_of_pytest(command):
-    done = command("run", "wrong", *ONE_CLAUSE, "-v")
-    assert done.returncode == 1
-    assert EXAMPLE.search(done.stdout)
-    assert "repeat:" not in done.stdout
+def test_verbose_prints_the_output_of_pytest(wrong_target, run_command_here):
+    status, printed = run_command_here("run", "wrong", *ONE_CLAUSE, "-v")
+    assert status == 1
+    assert EXAMPLE.search(printed)
+    assert "repeat:" not in printed
 
 
 @pytest.mark.slow
@@ -120,22 +126,20 @@ def test_a_worker_that_cannot_start_ends_the_run_with_one_line(command, tmp_path
     assert line == "ERROR: a worker process cannot start: RuntimeError: no device"
 
 
-@pytest.mark.slow
-def test_require_decided_fails_a_run_with_a_clause_that_was_not_run(command):
+def test_require_decided_fails_a_run_with_a_clause_that_was_not_run(run_command_here):
     options = ["--accelerator=sim", "--device-ids=0", "--require-decided"]
-    clause = "--clause=comm.gather.current-device"
-    done = command("run", "torch.nn.parallel", *options, clause)
-    assert done.returncode == 7, done.stdout + done.stderr
-    assert "--require-decided: 1 clause not decided" in done.stdout
-    done = command("run", "torch.nn.parallel", *options, "--clause=comm.gather.joined")
-    assert done.returncode == 0, done.stdout + done.stderr
+    run = ["run", "torch.nn.parallel", *options]
+    status, printed = run_command_here(*run, "--clause=comm.gather.current-device")
+    assert status == 7, printed
+    assert "--require-decided: 1 clause not decided" in printed
+    status, printed = run_command_here(*run, "--clause=comm.gather.joined")
+    assert status == 0, printed
 
 
-@pytest.mark.slow
-def test_a_run_without_a_test_says_so(command):
-    done = command("run", "wrong", *ONE_CLAUSE, "--", "-k", "no_such_test", "-n0")
-    assert done.returncode == 5, done.stdout + done.stderr
-    assert "no test was selected" in done.stdout.splitlines()[-1]
+def test_a_run_without_a_test_says_so(wrong_target, run_command_here):
+    status, printed = run_command_here("run", "wrong", *ONE_CLAUSE, "--", "-k", "no_such_test")
+    assert status == 5, printed
+    assert "no test was selected" in printed.splitlines()[-1]
 
 
 @pytest.mark.slow

@@ -2,12 +2,15 @@
 
 import gc
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from spec_tests.cli.main import main
 from spec_tests.machine import probes
 from spec_tests.machine.devices import MODULES
 from spec_tests.machine.fork_server import ForkServer
@@ -42,6 +45,27 @@ def run_module(fork_server: ForkServer, tmp_path: Path) -> Command:
 def run_command(run_module: Command) -> Command:
     """Return a function that runs ``parallel-conformance`` in the folder ``tmp_path``."""
     return lambda *arguments: run_module("spec_tests.cli", *arguments)
+
+
+@pytest.fixture
+def run_command_here(
+    _restored: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Callable[..., tuple[int, str]]:
+    """Return a function that runs ``parallel-conformance`` in this process without workers.
+
+    It returns exit status and output. The current folder is ``tmp_path``.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        separator = [] if "--" in arguments else ["--"]
+        status = main([*arguments, *separator, "-n0"])
+        return status, "".join(capfd.readouterr())
+
+    return run
 
 
 @pytest.fixture
@@ -90,18 +114,28 @@ def write_suite(pytester: pytest.Pytester) -> Callable[..., list[str]]:
 
 
 @pytest.fixture
+def _restored(sim: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Restore at the end of a test what a run of the suite sets for its process."""
+    monkeypatch.setattr(probes, "say", probes.say)
+    monkeypatch.setenv(MODULES, os.environ.get(MODULES, ""))
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, handlers, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.fixture
 def run_suite(
-    sim: None,
+    _restored: None,
     pytester: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
     write_suite: Callable[..., list[str]],
 ) -> Callable[..., pytest.RunResult]:
     """Return a function that runs the text of a test file as a suite, in this process."""
     monkeypatch.setenv("HOME", str(HOME))  # The compiled simulator is below it.
-    # Restore at the end of the test what a run sets for its process.
-    monkeypatch.setattr(probes, "say", probes.say)
-    monkeypatch.setenv(MODULES, os.environ.get(MODULES, ""))
-    monkeypatch.setattr(gc, "freeze", lambda: None)
 
     def run(body: str, *options: str, **target: str) -> pytest.RunResult:
         arguments = write_suite(body, **target)
