@@ -7,7 +7,7 @@ from pathlib import Path
 from bench import benchmark_files
 from reports.publishing import benchmarks
 from spec_tests.machine import clauses
-from spec_tests.reporting import evidence, matrix, runs
+from spec_tests.reporting import matrix, published_runs, runs
 from spec_tests.reporting.matrix import Matrix
 from spec_tests.reporting.runs import slug
 
@@ -45,7 +45,7 @@ def publish(
         about, found = runs.read(sources[0])
         about |= {"target": target or about["target"], "hardware": hardware or about["hardware"]}
         path = _path(folder / "results", about["target"], about["torch"], about["hardware"])
-        return _write(path, evidence.publish(about, found))
+        return _write(path, published_runs.publish(about, found))
     raise ValueError("expected benchmarks (*.json) or one file of verdicts (*.jsonl)")
 
 

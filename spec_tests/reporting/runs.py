@@ -9,7 +9,7 @@ from typing import Any
 
 from spec_tests.machine import clauses, conclusion, register, verdict_file
 from spec_tests.machine.verdicts import Evidence, find_evidence
-from spec_tests.reporting.evidence import read_published
+from spec_tests.reporting.published_runs import read_published
 
 #: The pattern of the published runs, relative to the folder of reports.
 RESULTS = "results/*/*.json"

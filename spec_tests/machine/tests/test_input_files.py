@@ -8,7 +8,7 @@ import pytest
 from spec_tests.machine import clauses, register, verdict_file
 from spec_tests.machine.input_files import RefusedError
 from spec_tests.machine.target import PARTS, load_map
-from spec_tests.reporting import evidence
+from spec_tests.reporting import published_runs
 
 REGISTER = """
 lacks = ["comm"]
@@ -55,7 +55,7 @@ READERS = {
     "register": (load_register, REGISTER),
     "target-map": (load_target_map, 'functions = {Gather = "torch:add"}\ncomm = "json"'),
     "clauses": (clauses.load, '[comm.one]\nsays = "s"\nbasis = "law"'),
-    "published-run": (evidence.read_published, json.dumps(PUBLISHED_RUN)),
+    "published-run": (published_runs.read_published, json.dumps(PUBLISHED_RUN)),
     "verdicts": (verdict_file.read, VERDICT_LINE),
     "run": (verdict_file.read_run, f"{HEADER_LINE}\n{VERDICT_LINE}"),
 }

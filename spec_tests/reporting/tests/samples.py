@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spec_tests.failure import Fact, Failure
-from spec_tests.reporting import evidence, runs
+from spec_tests.reporting import published_runs, runs
 
 #: The metadata of a run.
 HEADER = {
@@ -68,5 +68,5 @@ def publish_file(file: Path, folder: Path) -> Path:
     name = f"torch-{about['torch'].partition('+')[0]}_{about['hardware']}.json"
     path = Path(folder, "results", about["target"], name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(evidence.publish(about, found), encoding="utf-8")
+    path.write_text(published_runs.publish(about, found), encoding="utf-8")
     return path
