@@ -73,9 +73,8 @@ def _read(files: zipfile.ZipFile, module: str, package: str) -> str:
         file = f"torch/cuda/{module}.py"
     parent = file.rpartition("/")[0].replace("/", ".")
     text = files.read(file).decode()
-    # The names after one dot in torch.nn.parallel are those of the package.
-    relative = rf"(?m)^(\s*from )(\.{{{1 if parent == 'torch.cuda' else 2},}}\w*)"
-    text = re.sub(relative, lambda m: m[1] + resolve_name(m[2], parent), text)
+    text = re.sub(r"(?m)^(\s*from )(\.+\w*)", lambda m: m[1] + resolve_name(m[2], parent), text)
     modules = "|".join(MODULES)
     text = re.sub(rf"torch\.(nn\.parallel|cuda)\.(?=({modules})\b)", f"{package}.", text)
-    return re.sub(r"from torch\.cuda import comm\b", f"from {package} import comm", text)
+    imported = r"from torch\.(nn\.parallel(?= import\b)|cuda(?= import comm\b))"
+    return re.sub(imported, f"from {package}", text)

@@ -69,7 +69,7 @@ def test_verdicts_of_a_wheel_keep_no_text_and_pass_in_spite_of_a_record():
 
 def test_a_package_imports_its_own_modules_and_those_of_pytorch(tmp_path, monkeypatch):
     texts = dict.fromkeys(wheels.MODULES, "import torch.cuda.comm as comm\n")
-    texts["parallel_apply"] = "from ... import ones\nfrom . import comm\n"
+    texts["parallel_apply"] = "from ... import ones\nfrom torch.nn.parallel import comm\n"
     texts["data_parallel"] = "from ..modules import Module\nfrom .replicate import comm\n"
     with zipfile.ZipFile(tmp_path / "torch.whl", "w") as file:
         file.writestr("torch/cuda/comm.py", "from . import Event\nfrom ._utils import torch\n")
