@@ -90,8 +90,10 @@ def _stand_in(real: type) -> type:
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, real)
 
+    translated = _translated(real)
+
     def new(_: type, *args: Any, **kwargs: Any) -> Any:
-        return _translated(real)(*args, **kwargs)
+        return translated(*args, **kwargs)
 
     return Meta(real.__name__, (), {"__new__": new, "__module__": "torch"})
 

@@ -35,6 +35,14 @@ def index_after_load(map_location):
     file.seek(0)
     return torch.load(file, map_location=map_location).get_device()
 
+def double_in_torchscript():
+    torch.device("cuda:1")
+    def double(x: torch.Tensor):
+        return 2 * x
+    def call(x: torch.Tensor):
+        return double(x)
+    return torch.jit.script(call)(torch.ones(1)).item()
+
 def draw(generator):
     return torch.rand(2, device="cuda", generator=generator).tolist()
 
@@ -50,6 +58,7 @@ facts = {
     "stream": device_of_stream() == 1,
     "autocast": dtype_in_autocast() == torch.float16,
     "load": (index_after_load(None), index_after_load({"cuda:1": "cuda:3"})) == (1, 3),
+    "TorchScript": double_in_torchscript() == 2,
     "seed": draw(None) == draw(torch.Generator("cuda").manual_seed(3)),
 }
 assert all(facts.values()), facts
