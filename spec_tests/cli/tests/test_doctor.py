@@ -66,16 +66,6 @@ def _doctor_output(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (("--fault", "garbled-peers"), "devices.copies.values"),
-        (("--without", "sparse"), "devices.operators.sparse"),
-    ],
-    ids=["fault", "without"],
-)
-def test_doctor_shows_a_fault_and_a_missing_feature_of_the_simulator(run_command, options, line):
-    done = run_command("doctor", *options)
-    lines = [each for each in done.stdout.splitlines() if each.startswith(line)]
-    assert lines
-    assert "there" not in lines[0]
+def test_doctor_shows_a_missing_feature_of_the_simulator(run_command):
+    done = run_command("doctor", "--without=sparse")
+    assert re.search(r"^devices\.operators\.sparse +missing ", done.stdout, re.MULTILINE)

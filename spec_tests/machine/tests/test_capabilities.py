@@ -1,6 +1,7 @@
 """Features that the simulator can lack, the clauses that find them, and tests that need them."""
 
 import os
+import re
 
 import pytest
 import torch
@@ -158,12 +159,29 @@ def test_operator_is_missing_only_if_the_error_names_the_back_end(
     assert find_missing(caught.value, find(topology), "impl") == expected
 
 
-def test_doctor_prints_each_clause_about_devices(topology, switch_off, capfd):
+@pytest.fixture
+def doctor(capfd):
+    """Return a function that runs ``doctor``, and returns exit status and output."""
+
+    def run(*options):
+        capabilities.find.cache_clear()
+        status = main(["doctor", *options])
+        capabilities.find.cache_clear()
+        return status, capfd.readouterr().out
+
+    return run
+
+
+def test_doctor_shows_a_fault_of_the_devices(doctor):
+    status, printed = doctor("--fault=garbled-peers")
+    assert status == 1
+    assert re.search(r"^devices\.copies\.values +wrong ", printed, re.MULTILINE)
+
+
+def test_doctor_prints_each_clause_about_devices(doctor, switch_off):
     switch_off("new-streams")
-    capabilities.find.cache_clear()
-    assert main(["doctor", "--accelerator=sim", "-p", "json"]) == 0
-    capabilities.find.cache_clear()
-    printed = capfd.readouterr().out
+    status, printed = doctor("--accelerator=sim", "-p", "json")
+    assert status == 0
     assert f"{'devices.copies.values':<42}there" in printed
     assert "Backend doesn't support create a new Stream" in printed
     assert "optional, feature new-streams; used by data-parallel wrappers; without it" in printed

@@ -104,7 +104,7 @@ def stderr(target):
 """
 
 
-def test_a_missing_name_in_another_process_is_not_offered(run_suite):
+def test_a_missing_name_in_the_output_of_a_process_is_not_offered(run_suite):
     one = "not stderr(target), stderr(target)"
     result = run_suite(STDERR + TWO_TESTS.format(one=one, two="pass"))
     result.stdout.re_match_lines([r"all +0 +1 +0 +1 +0", r" +not-offered  a.one"])
