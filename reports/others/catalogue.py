@@ -66,8 +66,8 @@ def load() -> dict[str, Implementation]:
         if subprocess.getstatusoutput(f"python{version} --version")[0] == 0:
             python = f"python{version}"
             found.append(Implementation(f"impl-{python}", "impl", "impl", python=python))
-    for release, tags in wheels.items():
-        name, wheel = f"torch-{release}", Wheel(release, *tags)
+    for tags, release in ((tags, each) for tags, group in wheels.items() for each in group):
+        name, wheel = f"torch-{release}", Wheel(release, *tags.split("-"))
         reported = f"{REFERENCE} {release}"
         found.append(Implementation(name, wheel.package, reported, wheel=wheel, **of_wheels))
     found += [Implementation(name, **{"reported": name, **tables[name]}) for name in tables]

@@ -1,8 +1,7 @@
 """What changed in torch.nn.parallel: the verdicts of its releases, in order.
 
-``python -m reports.others.history`` writes ``CHANGES.md`` beside this file, below the head of its
-table, and for each clause about the Python layer the first release that passes it to
-``spec_tests/since.toml``.
+``python -m reports build`` writes ``CHANGES.md`` beside this file, below the head of its table,
+and to ``spec_tests/since.toml`` the first release that passes each clause about the Python layer.
 """
 
 import json
@@ -117,10 +116,4 @@ def format_since(found: Mapping[str, str]) -> str:
 def render() -> dict[Path, str]:
     """Return the text of each file."""
     history = read_releases()
-    page, first = format_page(history), format_since(since(history))
-    return {PAGE: page, SUITE / "since.toml": first}
-
-
-if __name__ == "__main__":
-    for path, text in render().items():
-        path.write_text(text, encoding="utf-8")
+    return {PAGE: format_page(history), SUITE / "since.toml": format_since(since(history))}

@@ -237,7 +237,7 @@ def _flatten_tables(tables: dict[str, Any], folder: str, prefix: str) -> Iterato
 
 @cache
 def _first_releases() -> dict[str, str]:
-    # `python -m reports.others.history` writes the file.
+    # `python -m reports build` writes the file.
     file = SUITE / "since.toml"
     tables = input_files.parse_toml(input_files.read_text(file), str(file))
     return {name: release for release, names in tables.items() for name in names}

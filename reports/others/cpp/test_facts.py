@@ -126,8 +126,7 @@ def trains_alike():
         expected = [train(kind, "Python", rows, reference.data_parallel, *args)]
         if kind != "layers":
             expected += [train(kind, "Python", rows, nn.Module.__call__)]
-        label = f"{kind}, {rows}, {args}: {{}}".format
-        assert_close([actual] * len(expected), expected, msg=label)
+        assert_close([actual] * len(expected), expected, msg=f"{kind}, {rows}, {args} {{}}".format)
 
 
 def data_parallel(function, batch, devices, output_device=None):
