@@ -25,8 +25,8 @@ _UNDECIDED = "undecided"
 _WORST_FIRST = ("fail", "not-offered", "known", _UNDECIDED, "pass", "not-run")
 #: The verdicts of files and tables, worst first.
 VERDICTS = tuple(each for each in _WORST_FIRST if each != _UNDECIDED)
-#: The beginning of the reason of an undecided clause.
-_IN_FACTS = "its tests fail in facts of"
+#: The beginning of the reason of an undecided clause, and that for a record out of date.
+_IN_FACTS, _OUT_OF_DATE = "its tests fail in facts of", "the record of its tests is out of date:"
 #: Keys in the report of a test: its clauses that the run selects and the others, the JSON of its
 #: failure, the missing name that the register declares, the program that repeats the failure, and
 #: a clause that the failure fails.
@@ -128,12 +128,11 @@ def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
     test, own = report.nodeid, _properties(report, CLAUSE)
     fails = _properties(report, FAILS) or own or [""]
     others = [name for name in own if name not in fails]
+    is_stale = failure is not None and failure.kind == "stale-record"
+    undecided = f"{_OUT_OF_DATE if is_stale else _IN_FACTS} {fails[0]}"
     return [
         *(TestVerdict(test, verdict, name, failure=failure, **fields) for name in fails),  # type: ignore[arg-type]
-        *(
-            TestVerdict(test, "not-run", name, f"{_IN_FACTS} {fails[0]}", failure=failure)
-            for name in others
-        ),
+        *(TestVerdict(test, "not-run", name, undecided, failure=failure) for name in others),
     ]
 
 

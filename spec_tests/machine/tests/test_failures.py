@@ -183,3 +183,11 @@ def test_the_other_clauses_of_a_failed_test_are_not_decided(known, tmp_path):
             ("regression", "comm.scatter.values", "pass", "not-run"),
             ("appeared", "comm.scatter.strides", "not-run", "fail"),
         ]
+
+
+def test_a_record_out_of_date_is_the_reason_of_the_other_clauses_of_its_test(known):
+    stale = Failure("stale-record", (Fact("register", "stale"),), "remove it")
+    names = ("comm.scatter.first", "comm.scatter.values")
+    _, other = verdicts.tests_of(_report(names, stale, known))
+    assert other.clause == "comm.scatter.values"
+    assert other.reason == "the record of its tests is out of date: comm.scatter.first"
