@@ -12,6 +12,8 @@ from spec_tests.reporting.markdown import format_table
 ABSENT = "not-run"
 REGRESSION, IMPROVEMENT, APPEARED, GONE = "regression", "improvement", "appeared", "disappeared"
 OTHERWISE = "fails otherwise"
+#: What is printed in place of the verdict of a clause with a record out of date.
+LEFT = "passes, record left"
 #: A failure that the register of the new run records or declares, and a record out of date.
 RECORDED, REPAIRED = "recorded", "repaired"
 
@@ -48,7 +50,10 @@ def main(options: argparse.Namespace) -> int:
 def changes(
     old: Mapping[str, Evidence], new: Mapping[str, Evidence]
 ) -> list[tuple[str, str, str, str]]:
-    """Return kind, clause and both verdicts for each clause that differs, regressions first."""
+    """Return kind, clause and both verdicts for each clause that differs, regressions first.
+
+    A clause that fails only because of a record out of date has `LEFT` in place of a verdict.
+    """
     changed = []
     for name in {**old, **new}:
         before, after = (each.get(name, Evidence(ABSENT)) for each in (old, new))
@@ -65,7 +70,8 @@ def changes(
             kind = OTHERWISE
         else:
             continue
-        changed.append((kind, name, before.verdict, after.verdict))
+        old_text, new_text = (LEFT if each.is_stale else each.verdict for each in (before, after))
+        changed.append((kind, name, old_text, new_text))
     order = (REGRESSION, OTHERWISE, REPAIRED, IMPROVEMENT, RECORDED, APPEARED, GONE)
     return sorted(changed, key=lambda each: (order.index(each[0]), each[1]))
 

@@ -62,13 +62,12 @@ def test_diff_tells_recorded_and_repaired_failures_from_changes_of_the_target():
     new = {"a.known": Evidence("known", failure=differs), "a.better": Evidence("pass")}
     new["a.fixed"] = Evidence("fail", failure=stale)
     new["a.lacking"] = Evidence("not-offered", declared="comm.scatter")
-    found = {name: kind for kind, name, *_ in diff.changes(old, new)}
-    assert found == {
-        "a.fixed": "repaired",
-        "a.better": "improvement",
-        "a.known": "recorded",
-        "a.lacking": "recorded",
-    }
+    assert diff.changes(old, new) == [
+        ("repaired", "a.fixed", "known", "passes, record left"),
+        ("improvement", "a.better", "known", "pass"),
+        ("recorded", "a.known", "fail", "known"),
+        ("recorded", "a.lacking", "fail", "not-offered"),
+    ]
 
 
 def test_report_writes_a_summary_and_a_badge(saved_runs):
