@@ -406,13 +406,23 @@ def _structure_differences(
         text = f"{path} is a {actual.kind}, expected a {expected.kind}"
         yield Difference(path, Fact(place, "class"), text)
     if list(actual.members) != list(expected.members):
-        lists = list(actual.members), list(expected.members)
-        text = f"{path} has members {lists[0]}, expected {lists[1]}"
+        text = f"{path} {_describe_members([*actual.members], [*expected.members])}"
         yield Difference(path, Fact(place, "members"), text)
     else:
         for key, member in expected.members.items():
             own = actual.members[key]
             yield from differences(own, member, place, tolerance, f"{path}[{key!r}]")
+
+
+def _describe_members(actual: list[object], expected: list[object]) -> str:
+    """Return both lists of members; of long lists, the members that only one of them has."""
+    text = f"has members {actual}, expected {expected}"
+    missing = [each for each in expected if each not in actual]
+    more = [each for each in actual if each not in expected]
+    if len(text) <= 2 * _MAX_BRIEF or not (missing or more):
+        return text
+    parts = ("lacks", missing), ("has also", more)
+    return " and ".join(f"{verb} {members}" for verb, members in parts if members)
 
 
 def _brief(value: Any) -> str:

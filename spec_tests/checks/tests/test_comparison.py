@@ -124,6 +124,17 @@ def test_the_text_has_the_first_difference_and_the_names_of_the_others():
     assert others == "  and 2 more differences: strides, output[1] values"
 
 
+def test_long_lists_of_members_are_described_by_those_that_differ():
+    names = [f"name_{number}" for number in range(30)]
+    actual, expected = dict.fromkeys([*names[1:], "_cache"]), dict.fromkeys(names)
+    failed = _failure(actual, expected)
+    assert failed.text == "output lacks ['name_0'] and has also ['_cache']"
+    assert failed.title == failed.text
+    assert _failure(expected, {**expected, "last": 1}).text == "output lacks ['last']"
+    first, *_ = _failure(expected, dict(reversed(expected.items()))).text.split(",")
+    assert first == "output has members ['name_0'"
+
+
 def test_a_large_tensor_is_described_by_its_first_wrong_value():
     expected = torch.arange(60.0, device="cpu").reshape(3, 4, 5)
     actual = expected.clone()
