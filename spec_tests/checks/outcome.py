@@ -79,6 +79,7 @@ def observe(call: Call, target: Target, topology: Topology, *, gradients: bool =
     seed_generators()
     with (
         _current_device(getattr(call, "current", None), topology),
+        process_state.kept_devices(topology),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")

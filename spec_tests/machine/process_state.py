@@ -11,7 +11,8 @@ import sys
 import sysconfig
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -44,9 +45,29 @@ def read(topology: Topology) -> dict[str, Any]:
         state[f"autocast of {kind}"] = _read_autocast(kind)
     if torch.accelerator.is_available():
         state["current device"] = torch.accelerator.current_device_index()
-        for device in topology.devices:
-            state[f"stream of {device}"] = torch.accelerator.current_stream(device)
+        state |= {f"stream of {stream.device}": stream for stream in _current_streams(topology)}
     return state
+
+
+@contextmanager
+def kept_devices(topology: Topology) -> Iterator[None]:
+    """Make the current device and the current streams of this thread current again at the end."""
+    if not torch.accelerator.is_available():
+        yield
+        return
+    device, streams = torch.accelerator.current_device_index(), _current_streams(topology)
+    try:
+        yield
+    finally:
+        for now, before in zip(_current_streams(topology), streams, strict=True):
+            if now != before:
+                torch.accelerator.set_stream(before)  # It changes the current device.
+        if torch.accelerator.current_device_index() != device:
+            torch.accelerator.set_device_index(device)
+
+
+def _current_streams(topology: Topology) -> list[torch.Stream]:
+    return [torch.accelerator.current_stream(device) for device in topology.devices]
 
 
 def _read_autocast(kind: str) -> Any:

@@ -202,3 +202,19 @@ def test_a_repeated_call_draws_equal_random_numbers(
     call = RandomCall(topology.device(slot))
     first, second = (observe(call, target, topology).result for _ in range(2))
     checks.same(first, second)
+
+
+class LeavingCall:
+    """Leaves another stream, and with it another device, current."""
+
+    def inputs(self, topology):
+        return {"device": topology.device(1)}
+
+    def run(self, target, inputs):
+        torch.accelerator.set_stream(torch.Stream(inputs["device"]))
+
+
+def test_a_call_that_leaves_device_and_stream_changed_is_noticed_each_time(target, topology):
+    first, second = (observe(LeavingCall(), target, topology).changes for _ in range(2))
+    device = topology.device(1)
+    assert list(first) == list(second) == ["current device", f"stream of {device}"]
