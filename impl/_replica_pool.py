@@ -146,19 +146,20 @@ class ReplicaPool:
                 self._context = context
             return
         replicas, calls = find_replicas(samples=samples), self._calls
+        in_turn = self._in_turn
         if replicas is not self._replicas:
             calls = [
                 (method_of(replica, self._method), ReplicaGroup([replica], _OBSTACLE))
                 for replica in replicas
             ]
             # PyTorch compiles in one thread at a time.
-            self._in_turn = self._in_turn or any(map(has_compiled_code, replicas))
+            in_turn = in_turn or any(map(has_compiled_code, replicas))
             clear_old_casts()
         self._caller = CallerState.read(self.devices)
-        states, context = self._caller.states(self.devices, in_turn=self._in_turn), copy_context()
+        states, context = self._caller.states(self.devices, in_turn=in_turn), copy_context()
         with self._lock:
             self._replicas, self._calls, self._states = replicas, calls, states
-            self._context = context
+            self._context, self._in_turn = context, in_turn
 
     def add(self, number: int, arguments: Any) -> None:
         """Compute a batch when a replica is free."""
@@ -171,8 +172,9 @@ class ReplicaPool:
             try:
                 start_call(begun)
             except BaseException:  # The system may refuse a thread.
-                del self._in_flight[begun.number]
-                self._free.append(begun.index)
+                with self._lock:
+                    del self._in_flight[begun.number]
+                    self._free.append(begun.index)
                 raise
 
     def free(self, index: int) -> _Batch | None:

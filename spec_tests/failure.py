@@ -94,11 +94,11 @@ class Failure:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The kind and the sorted facts. They are equal for two failures with one cause."""
-        return self.kind, *sorted(self.expected)
+        """The kind and the sorted facts. If they are equal, a test fails in the same way."""
+        return self.kind, *sorted(self.fact_texts)
 
     @property
-    def expected(self) -> list[str]:
+    def fact_texts(self) -> list[str]:
         """The facts as ``expects`` of a register has them."""
         return list(dict.fromkeys(map(str, self.facts)))
 
@@ -107,9 +107,9 @@ class Failure:
 
         The text of an error may be a part of the text in the fact.
         """
-        return all(
+        return bool(self.facts) and all(
             fact in expects or any(_is_error_with(fact, entry) for entry in expects)
-            for fact in self.expected
+            for fact in self.fact_texts
         )
 
     @property

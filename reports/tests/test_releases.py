@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from reports.publishing.publish import REPORTS
+from spec_tests.machine import clauses, register
+from spec_tests.reporting import runs
 
 RESULTS = REPORTS / "results"
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +46,13 @@ def test_each_release_of_the_gate_has_a_published_run_of_impl(release):
 @pytest.mark.parametrize("release", TORCH["older"] + TORCH["gate"])
 def test_each_release_has_a_published_run_of_the_reference(release):
     assert (RESULTS / "torch.nn.parallel" / f"torch-{release}_sim.json").is_file()
+
+
+@pytest.mark.parametrize("release", TORCH["older"] + TORCH["gate"])
+def test_the_register_names_the_clauses_that_torch_nn_parallel_violates(release):
+    _, evidence = runs.read(RESULTS / "torch.nn.parallel" / f"torch-{release}_sim.json")
+    violated = {name for name, each in evidence.items() if each.verdict in ("fail", "known")}
+    assert violated.intersection(clauses.load()) <= register.violated_by_reference(release)
 
 
 @pytest.mark.parametrize(

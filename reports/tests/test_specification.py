@@ -31,5 +31,7 @@ def test_every_divergence_has_a_title():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_leads_to_an_existing_file(page):
-    links = re.findall(r"\]\(([^)#:\s]+)(?: [^)]*)?\)", page.read_text(encoding="utf-8"))
+    links = re.findall(
+        r"\]\(([^)#:\s]+)(?:#[^)\s]*)?(?: [^)]*)?\)", page.read_text(encoding="utf-8")
+    )
     assert not [link for link in links if not (page.parent / link).exists()]

@@ -31,10 +31,11 @@ def refused(
     result = _observe_with_unchanged_inputs(call, target, topology)
     names = {"KIND": topology.accelerator.upper(), "ordinals": topology.ordinals}
     parts = [part.format(**names) for part in ([text] if isinstance(text, str) else text)]
-    is_whole = isinstance(text, str) or not isinstance(result, Raised)
-    expected = " … ".join(parts) if is_whole else result.text
-    checks.same(result, Raised(error.__name__, expected), call)
-    checks.contains(expected, parts if not is_whole else (), call)
+    if isinstance(text, str) or not isinstance(result, Raised):
+        checks.same(result, Raised(error.__name__, " … ".join(parts)), call)
+    else:
+        checks.same(result, Raised(error.__name__, result.text), call)
+        checks.contains(result.text, parts, call)
 
 
 def _observe_with_unchanged_inputs(call: Call, target: Target, topology: Topology) -> Any:

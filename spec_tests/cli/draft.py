@@ -172,7 +172,7 @@ def _update(
     record = {**entry, "tests": left}
     if left and not entry.get("expects"):
         own = [test for test in judged if any(_is_named_by(name, test) for name in left)]
-        facts = dict.fromkeys(fact for test in own for fact in _failure(test).expected)
+        facts = dict.fromkeys(fact for test in own for fact in _failure(test).fact_texts)
         if facts:
             record["expects"] = [*facts]
         else:
@@ -234,7 +234,7 @@ def _make_records(
             "clause": names[0] if len(names) == 1 else names,
             # Keep the parameters only if the test fails otherwise, or passes, with others.
             "tests": [function] if ids.keys() == of_function[function] else [*ids],
-            "expects": _failure(group[0]).expected,
+            "expects": _failure(group[0]).fact_texts,
         }
 
 

@@ -36,7 +36,7 @@ class Failures:
         self._programs: Counter[str] = Counter()
         self._statements = {name: clause.says for name, clause in clauses.load().items()}
         self._violated = register.violated_by_reference()
-        self._causes: set[tuple[str, ...]] = set()
+        self._shown: set[tuple[str, ...]] = set()
         #: For each clause, the command that repeats its first failure.
         self._commands: dict[str, str] = {}
 
@@ -50,10 +50,10 @@ class Failures:
         names = [test.clause or "no clause" for test in tests]  # A worker ended in a setup.
         failure = tests[0].failure
         assert failure is not None
-        causes = {(name, *failure.key) for name in names}
-        if causes <= self._causes:
+        failures = {(name, *failure.key) for name in names}
+        if failures <= self._shown:
             return []
-        self._causes |= causes
+        self._shown |= failures
         function = register.without_parameters(report.nodeid)
         own = verdicts.clauses_in(report)
         # The clause that the failure fails may be none of the test, which it does not select.

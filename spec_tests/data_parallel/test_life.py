@@ -44,7 +44,7 @@ COPIES = {
 
 
 @pytest.fixture(scope="session")
-def known_clauses(request):
+def recorded_clauses(request):
     """The clauses that the register of the target records."""
     config = request.config
     path = register.path_of(target_of(config), config.getoption("--divergences"))
@@ -329,19 +329,19 @@ LIVES = {
 
 @cases("machine, divisor, features", LIVES)
 def test_a_wrapper_lives_like_a_naive_one(
-    target, topology, known_clauses, machine, divisor, features
+    target, topology, recorded_clauses, machine, divisor, features
 ):
     for feature in features:
         capabilities.require(feature)
-    known = known_clauses | violations.shown_by(target, topology)
+    known = recorded_clauses | violations.shown_by(target, topology)
     run_state_machine_as_test(
         lambda: machine(target, topology, known), settings=profiles.lives(divisor)
     )
 
 
 @clause("data_parallel.life.hooks")
-def test_hooks_of_a_layer_are_called_on_each_device(target, topology, known_clauses):
-    life = Hooks(target, topology, known_clauses | violations.shown_by(target, topology))
+def test_hooks_of_a_layer_are_called_on_each_device(target, topology, recorded_clauses):
+    life = Hooks(target, topology, recorded_clauses | violations.shown_by(target, topology))
     try:
         life.wrap(
             net=ModuleSpec((Layer("linear"),)),

@@ -140,7 +140,7 @@ def claim(
 
 
 def explain_undecided(verdict_of: Mapping[str, str], known: Mapping[str, Clause]) -> str:
-    """Return why a whole run has decided fewer clauses than the specification has, else ''."""
+    """Return why a whole run has decided fewer clauses than it has about the target, else ''."""
     members = [clause.id for clause in known.values() if clause.is_about_target]
     if not verdict_of.keys() >= {*members}:
         return ""

@@ -53,7 +53,7 @@ def run(name: str, topology: Topology) -> None:
 def _tests() -> dict[str, list[_Test]]:
     """Return the tests of each clause, in all files of the chapter."""
     tests: dict[str, list[_Test]] = {}
-    for module in pkgutil.iter_modules([str(SUITE / _NAME)], f"spec_tests.{_NAME}."):
+    for module in pkgutil.iter_modules([str(SUITE / _NAME)], "spec_tests.devices."):
         for test in vars(importlib.import_module(module.name)).values():
             for mark in getattr(test, "pytestmark", ()):
                 tests.setdefault(mark.args[0], []).append(test)

@@ -33,7 +33,7 @@ from spec_tests.machine.target import missing_name, name_in
 #: The failures of a test that ends its process, by itself or at the time limit. Each is also a key
 #: in the report of a test for the id of a record that expects it.
 PROCESS_ENDED = Failure("ended", (Fact("process", "ended"),), "the test ends the process")
-TIME_IS_UP = Failure("time", (Fact("process", "time limit"),), PROCESS_ENDED.text)
+TIME_IS_UP = Failure("time", (Fact("process", "time limit"),), "the time limit ends the test")
 #: A line of pytest about an option that changes nothing in `parallel-conformance run`.
 _HINT = "Use -v to get more diff"
 #: Matches the address of an object or of memory, which each run changes.
@@ -169,7 +169,7 @@ def _compare_with_records(
     if not expecting and records and failure.kind not in ("not-offered", "stale-record"):
         names = " and ".join(record.name for record in records)
         expected = " or ".join(repr(fact) for record in records for fact in record.expects)
-        text = f"{names} expects {expected}, but the failure is {', '.join(failure.expected)}"
+        text = f"{names} expects {expected}, but the failure is {', '.join(failure.fact_texts)}"
         report.longrepr = f"{report.longrepr}\n\n{text}"
         failure = replace(failure, text=f"{failure.text}\n{text}")
     known, chosen = clauses.of_run(item.config), item.config.getoption("--clause")

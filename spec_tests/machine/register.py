@@ -49,9 +49,9 @@ class Divergence:
         clause: The clause that the target violates, or several.
         tests: Node ids of the failing tests, relative to ``spec_tests/``. Without parameters an id
             stands for all of them.
-        expects: The expected facts, as `Failure.expected` has them. All facts of a failure must be
-            among them. A text of an error may be a part of it. Empty in a register of an earlier
-            suite.
+        expects: The expected facts, as `Failure.fact_texts` has them. All facts of a failure must
+            be among them. A text of an error may be a part of it. Empty in a register of an
+            earlier suite.
         observed: The behaviour of the target.
         threads: Links of public threads.
         versions: The versions to which the record applies, such as ``torch>=2.11``; empty for all.

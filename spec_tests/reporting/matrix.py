@@ -34,7 +34,7 @@ The machine `sim` is the simulator, with the version of Python if it is not the 
 | no verdict | the run left the clause out, or the suite got it later |
 
 `python -m reports build` generates this page. The file of a run, behind its number, has the
-smallest failing call of each clause that fails or is known.
+smallest failing call of each clause that fails or is known, but for releases before 2.11.
 """
 
 

@@ -88,7 +88,7 @@ def test_the_title_of_a_failure_is_a_line_with_both_values(case):
 @pytest.mark.parametrize(("actual", "expected", "facts"), DIFFERENCES.values(), ids=DIFFERENCES)
 def test_a_failure_has_the_facts_that_differ(actual, expected, facts):
     found = _failure(actual, expected)
-    assert found.expected == [f"output: {name}" for name in facts]
+    assert found.fact_texts == [f"output: {name}" for name in facts]
     assert found.kind == "differs"
     for each in (actual, expected):
         checks.same(snapshot(each, {}), snapshot(each, {}))
@@ -113,7 +113,7 @@ def test_the_fact_about_an_error_is_its_class_and_its_text_without_numbers(
 ):
     with pytest.raises(CheckError) as caught:
         checks.same(actual, expected)
-    assert (caught.value.failure.kind, caught.value.failure.expected) == (kind, facts)
+    assert (caught.value.failure.kind, caught.value.failure.fact_texts) == (kind, facts)
 
 
 def test_the_text_has_the_first_difference_and_the_names_of_the_others():
@@ -147,12 +147,12 @@ def test_a_large_tensor_is_described_by_its_first_wrong_value():
 def test_a_copy_differs_from_a_view_of_an_input():
     x = torch.arange(6.0)
     for view, other in ((x[2:4], x[2:4].clone()), (x[2:4], x[1:3] + 1), (x, x.view(6))):
-        assert _failure([view], [other], x=x).expected == ["output: aliasing"]
+        assert _failure([view], [other], x=x).fact_texts == ["output: aliasing"]
 
 
 def test_an_input_object_differs_from_an_equal_object():
     marker = {1, 2}
-    assert _failure([marker], [{1, 2}], marker=marker).expected == ["output: identity"]
+    assert _failure([marker], [{1, 2}], marker=marker).fact_texts == ["output: identity"]
 
 
 def test_normalised_text_has_no_traceback_frames_addresses_and_paths():

@@ -64,7 +64,7 @@ ERRORS = {
 @pytest.mark.parametrize(("text", "said"), ERRORS.items())
 def test_the_fact_of_an_error_has_no_drawn_numbers(text, said):
     found = failure.of_exception(ValueError(text))
-    assert (found.kind, found.expected) == ("error", [f"error: ValueError: {said}"])
+    assert (found.kind, found.fact_texts) == ("error", [f"error: ValueError: {said}"])
 
 
 def test_the_fact_of_an_assertion_is_its_expression():
@@ -79,10 +79,10 @@ def test_the_fact_of_an_assertion_is_its_expression():
 
     call = pytest.CallInfo.from_call(lambda: check([2]), "call")
     found = failure.of_exception(call.excinfo.value)
-    assert (found.kind, found.expected) == ("assert", ["assert: found == [1, 2]"])
+    assert (found.kind, found.fact_texts) == ("assert", ["assert: found == [1, 2]"])
     call = pytest.CallInfo.from_call(refuse, "call", reraise=())
     found = failure.of_exception(call.excinfo.value)
-    assert (found.kind, found.expected) == ("accepted", ["assert: pytest.raises(KeyError)"])
+    assert (found.kind, found.fact_texts) == ("accepted", ["assert: pytest.raises(KeyError)"])
 
 
 def test_a_failure_returns_from_a_file_with_lone_surrogates_and_without_a_long_middle():
