@@ -233,7 +233,8 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
 
 def error_line(name: str, text: str) -> str:
     """Return an error as one line: its class, and the error of a replica or its first line."""
-    return f"{name}: {_cause(text) or text.strip().partition(chr(10))[0]}"
+    line = _cause(text) or text.strip().partition("\n")[0]
+    return f"{name}: {line}" if line else name
 
 
 def error_fact(name: str, text: str, place: str = "error") -> Fact:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
+from operator import eq
 from typing import Any
 
 import torch
@@ -278,9 +280,9 @@ def differences(
             named = _inner_place(place, key)
             yield from differences(member, expected[key], named, tolerance, f"{path}[{key!r}]")
     elif type(actual) is not type(expected) or actual != expected:
-        found, wanted = (shorten(_describe(each), _MAX_VALUE) for each in (actual, expected))
+        found, wanted = _shorten_both(_describe(actual), _describe(expected), _MAX_VALUE)
         text = f"{path} is {found}, expected {wanted}"
-        brief = f"{_brief(actual)}, expected {_brief(expected)}"
+        brief = ", expected ".join(_shorten_both(_line(actual), _line(expected), _MAX_BRIEF))
         title = brief if isinstance(actual, Raised) else f"{path} is {brief}"
         yield Difference(path, _value_fact(actual, expected, place), text, title)
 
@@ -425,16 +427,24 @@ def _describe_members(actual: list[object], expected: list[object]) -> str:
     return " and ".join(f"{verb} {members}" for verb, members in parts if members)
 
 
-def _brief(value: Any) -> str:
-    """Return a value as a short part of a line; an error as its class and text."""
+def _line(value: Any) -> str:
+    """Return a value as a line; an error as its class and text."""
     text = error_line(value.kind, value.text) if isinstance(value, Raised) else _describe(value)
-    return shorten(text.partition("\n")[0], _MAX_BRIEF)
+    return text.partition("\n")[0]
+
+
+def _shorten_both(found: str, wanted: str, length: int) -> tuple[str, str]:
+    """Shorten two texts; leave out what they begin with if they differ only after it."""
+    start = sum(takewhile(bool, map(eq, found, wanted))) - length // 4
+    if max(len(found), len(wanted)) > length and start > 0:
+        found, wanted = f"… {found[start:]}", f"… {wanted[start:]}"
+    return shorten(found, length), shorten(wanted, length)
 
 
 def _describe(value: Any) -> str:
     match value:
         case Raised(kind, text):
-            return f"the error {kind}: {text}"
+            return f"the error {kind}: {text}" if text else f"the error {kind}"
         case TensorSnapshot(values, facts):
             name = facts.get("class", "torch.Tensor")
             return f"{name}({values.dtype}, shape {tuple(values.shape)})"
