@@ -1,7 +1,8 @@
 """Print the ratios of a saved run of the benchmarks, and compare them with those of another run.
 
 ``python -m bench.compare FILE`` reads JSON of pytest-benchmark. The ratio of a row is the median
-of the ratios of single turns: the time of torch.nn.parallel divided by that of the target.
+of the ratios of single turns: the time of torch.nn.parallel divided by that of the target. A
+ratio below 1 means that the target takes longer.
 
 With ``--before OLD`` the table also has the ratios of another saved or published run, and the
 change. The floor of a row is 85 % of its old ratio; on another machine it is at most 1. The exit

@@ -23,6 +23,7 @@ _HEAD = f"""\
 | impl held, impl map | in a block of `hold()`; in `map()` |
 | DistributedDataParallel | one rank for each device; simulated devices: on the CPU |
 | impl cached | `cache_frozen_parameters=True` |
+| loop | a thread and a copy of the module for each device, written by hand |
 
 `python -m reports build` generates this page.
 """
