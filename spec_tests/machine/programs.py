@@ -229,6 +229,8 @@ def _pinned_test(item: pytest.Item, drawn: Mapping[str, Any], expressions: Expre
         if name.isidentifier():  # pytest adds names such as @py_builtins
             _add_global(name, used[name], function.__module__, expressions)
     arguments = [name for name in names if name not in values]
+    if missing := {*arguments} - {*getattr(item, "fixturenames", ())}:
+        raise NoExpressionError(f"the failure shows no value of {', '.join(sorted(missing))}")
     return _join(item, arguments, [*lines, *([""] if lines else []), _body(function)], expressions)
 
 

@@ -80,6 +80,32 @@ def test_a_program_shows_expected_and_actual_result_and_passes_once_repaired(fol
     assert _python(folder, program) == 0
 
 
+#: A package whose scatter reads a chunk on a stream that waits for nothing.
+RACING = """
+import torch
+from torch.nn.parallel.comm import *
+from torch.nn.parallel import comm
+def scatter(*args, **kwargs):
+    chunks = comm.scatter(*args, **kwargs)
+    with torch.Stream(chunks[0].device):
+        chunks[0].clone()
+    return chunks
+"""
+
+
+def test_the_program_of_a_drawn_call_that_races_draws_again(folder):
+    (folder / "broken" / "comm.py").write_text(RACING)
+    clause = "--clause=comm.scatter.slices"
+    output = []
+    _python(
+        folder, "-m", "spec_tests.cli", "run", "broken", "--accelerator=sim", clause, output=output
+    )
+    (program,) = (folder / "repro").glob("*.py")
+    assert "is imported, because the failure shows no value of call" in program.read_text()
+    assert _python(folder, program, output=output) == 1
+    assert "race on" in output[-1]
+
+
 def _python(folder, *arguments, output=None):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, *arguments]
