@@ -36,31 +36,32 @@ def test_streams_do_not_change_the_outputs(target, baselines, topology, call, ex
     checks.agree(StreamedCall(call.function, arguments), target, baselines, topology)
 
 
+def _stream_ids(call, target, topology):
+    """Return the ids of the streams on which a call copies, and those of its argument."""
+    inputs = call.inputs(topology)
+    topology.synchronize()
+    used = streams_of(lambda: call.run(target, inputs))
+    topology.synchronize()
+    given = [stream for stream in inputs["streams"] if stream is not None]
+    return [[stream.stream_id for stream in streams] for streams in (used, given)]
+
+
 @clause("comm.scatter.streams-carry-the-copies")
 def test_chunks_are_copied_and_outputs_filled_on_their_streams(target, topology):
-    tensor, cpu_tensor = counting((6, 2), torch.float32, topology.device(0)), counting((6, 2))
-    outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
-    streams = [StreamAt(slot).build(topology) for slot in range(3)]
-    topology.synchronize()
-    filled = streams_of(lambda: target.comm.scatter(tensor, out=outs, streams=streams))
-    topology.synchronize()
-    devices = topology.take(3)
-    copied = streams_of(lambda: target.comm.scatter(cpu_tensor, devices, streams=streams))
-    for used in (filled, copied):
-        checks.same(
-            [stream.stream_id for stream in used], [stream.stream_id for stream in streams]
-        )
+    slots = range(3)
+    outs = {"tensor": dense((6, 2)), "out": [dense((2, 2), slot) for slot in slots]}
+    devices = {"tensor": dense((6, 2), None), "devices": [DeviceAt(slot) for slot in slots]}
+    for arguments in (outs, devices):
+        streams = [StreamAt(slot) for slot in slots]
+        call = PublicCall("comm.scatter", {**arguments, "streams": streams})
+        checks.same(*_stream_ids(call, target, topology), call, place="stream_id")
 
 
 @clause("comm.scatter.streams-last")
 def test_chunk_with_stream_none_uses_the_previous_stream(target, topology):
-    tensor = counting((3, 2))
-    devices = [topology.device(0)] * 3
-    first, second = StreamAt(0).build(topology), StreamAt(0).build(topology)
-    streams = [first, None, second]
-    used = streams_of(lambda: target.comm.scatter(tensor, devices, streams=streams))
-    expected = [first, first, second]
-    checks.same([stream.stream_id for stream in used], [stream.stream_id for stream in expected])
+    call = _scatter(None, [StreamAt(0), None, StreamAt(0), None], devices=[DeviceAt(0)] * 4)
+    used, (first, second) = _stream_ids(call, target, topology)
+    checks.same(used, [first, first, second, second], call, place="stream_id")
 
 
 @clause("comm.scatter.streams-restored")

@@ -60,10 +60,16 @@ def test_a_script_module_with_a_python_child_is_not_replicatable_unless_it_is_in
 
     def check(module):
         wrapped = nn.Sequential(module)
-        networks = [module, wrapped, nn.Sequential(nn.Tanh(), wrapped)]
-        checks.same([replicatable(network) for network in networks], [False] * 3)
-        checks.same([replicatable(network, {module}) for network in networks[:2]], [False, True])
-        checks.same(replicatable(wrapped, {wrapped}), False)
+        calls = {
+            "_replicatable_module(script)": ((module,), False),
+            "_replicatable_module(wrapped)": ((wrapped,), False),
+            "_replicatable_module(nested)": ((nn.Sequential(nn.Tanh(), wrapped),), False),
+            "_replicatable_module(script, {script})": ((module, {module}), False),
+            "_replicatable_module(wrapped, {script})": ((wrapped, {module}), True),
+            "_replicatable_module(wrapped, {wrapped})": ((wrapped, {wrapped}), False),
+        }
+        for call, (arguments, expected) in calls.items():
+            checks.same(replicatable(*arguments), expected, call)
 
     PartlyBuiltScript(check)
 
@@ -72,11 +78,9 @@ def test_a_script_module_with_a_python_child_is_not_replicatable_unless_it_is_in
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_modules_without_python_children_of_script_modules_are_replicatable(target):
     scripted = torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
-    modules = [nn.Linear(2, 2), scripted, nn.Sequential(nn.Tanh(), scripted)]
-    checks.same(
-        [target.replicate.private("_replicatable_module")(module) for module in modules],
-        [True] * 3,
-    )
+    replicatable = target.replicate.private("_replicatable_module")
+    for module in (nn.Linear(2, 2), scripted, nn.Sequential(nn.Tanh(), scripted)):
+        checks.same(replicatable(module), True, module)
 
 
 @clause("replicate.replicatable-module")

@@ -31,7 +31,8 @@ def test_missing_keyword_arguments_become_empty_dictionaries(target, oracle, top
     count = len(call.run(oracle, call.inputs(topology))[0])
     checks.same(kwargs, ({},) * count, call)
     # An override of scatter may write a value for one replica.
-    checks.same(len({id(each) for each in kwargs}), count, call)
+    distinct = len({id(each) for each in kwargs})
+    checks.same(distinct, count, call, place="number of distinct dictionaries")
 
 
 @clause("scatter_gather.scatter_kwargs.pads-inputs")
