@@ -3,7 +3,7 @@
 A file of verdicts has one JSON object on each line. The first line holds ``run``: the metadata of
 the run, with the number of its tests in ``collected``. Each other line has the fields of a
 `TestVerdict`. A line is written as soon as the test has ended, so that an interrupted run can be
-resumed. The last line of an interrupted run is `INTERRUPTED`.
+resumed. The first verdict makes the file. The last line of an interrupted run is `INTERRUPTED`.
 """
 
 import json
