@@ -15,12 +15,17 @@ from impl_tests.long_checks.perturbations.kinds import undo
 from spec_tests import simulator
 from spec_tests.machine import clauses
 
+#: In place of a perturbation: none. With it the tests of the clauses must pass.
+_UNCHANGED = f"{DEVICES} unchanged"
 #: The beginnings of the lines that a process prints before and after the tests of a clause.
 _BEGIN, _PASSED = "tests of clause ", "passed: tests of clause "
 
 
 def main() -> int:
-    """Run the tests of the clauses of each perturbation. Return 1 if those of a clause pass."""
+    """Run the tests of the clauses of each perturbation. Return 1 if those of a clause pass.
+
+    The tests of clauses that are named must pass without the perturbation.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m impl_tests.long_checks.perturbations", description=main.__doc__
     )
@@ -53,15 +58,29 @@ def _select(names: Sequence[str]) -> set[str]:
 
 def _check(tests: CollectedTests, selected: set[str], options: argparse.Namespace) -> int:
     table = {p: [n for n in names if n in selected] for p, names in load(options.table).items()}
+    tried = {name for names in table.values() for name in names}
+    without = sorted(selected - tried)
+    for name in without:
+        print(f"{name} has no perturbation")
+    perturbations = sum(map(bool, table.values()))
+    if options.clauses:
+        table[_UNCHANGED] = sorted(tried)
     calls = {p: partial(_try, tests, p, names) for p, names in table.items() if names}
-    problems = 0
+    problems = len(without)
     ended = forks.run(calls, processes=options.processes)
     for count, (perturbation, text) in enumerate(ended, 1):
-        survived = sorted(set(table[perturbation]) - _read_failed(text))
-        problems += len(survived)
-        verdict = f"SURVIVED {', '.join(survived)}" if survived else "caught"
-        print(f"[{count}/{len(calls)}] {perturbation}: {verdict}", flush=True)
-    print(f"{len(selected)} clauses, {len(calls)} perturbations, {problems} problems")
+        failed = _read_failed(text)
+        if perturbation == _UNCHANGED:
+            wrong = sorted(failed)
+            verdict = f"the tests of {', '.join(wrong)} fail" if wrong else "passed"
+        else:
+            wrong = sorted(set(table[perturbation]) - failed)
+            verdict = f"SURVIVED {', '.join(wrong)}" if wrong else "caught"
+        problems += len(wrong)
+        title = "no perturbation" if perturbation == _UNCHANGED else perturbation
+        print(f"[{count}/{len(calls)}] {title}: {verdict}", flush=True)
+    counts = (len(selected), "clause"), (perturbations, "perturbation"), (problems, "problem")
+    print(", ".join(clauses.count(*each) for each in counts))
     return int(problems > 0)
 
 
@@ -70,7 +89,7 @@ def _try(tests: CollectedTests, perturbation: str, names: Iterable[str]) -> None
     os.environ[replacement.PERTURBATION] = perturbation
     function, kind = perturbation.split()
     with ExitStack() as stack:
-        if function == DEVICES:
+        if function == DEVICES and perturbation != _UNCHANGED:
             tests.find_capabilities()
             stack.enter_context(simulator.fault(kind))
         for name in names:

@@ -1,10 +1,13 @@
 """The table of perturbations is complete, and the suite notices a sample."""
 
+import io
+from argparse import Namespace
+from contextlib import redirect_stdout
 from itertools import chain
 
 import pytest
 
-from impl_tests.long_checks.perturbations import DEVICES, load, replacement
+from impl_tests.long_checks.perturbations import DEVICES, __main__, load, replacement
 from impl_tests.long_checks.perturbations.kinds import KINDS
 from spec_tests import simulator
 from spec_tests.machine import clauses
@@ -28,7 +31,10 @@ def run_perturbations(run_module):
 
 
 def test_every_clause_has_one_perturbation():
-    assert sorted(chain(*TABLE.values())) == sorted(clauses.load())
+    named = [*chain(*TABLE.values())]
+    assert set(clauses.load()) - set(named) == set(), "clauses without a perturbation"
+    assert set(named) - set(clauses.load()) == set(), "unknown clauses"
+    assert [name for name in named if named.count(name) > 1] == []
 
 
 def test_function_and_kind_of_a_perturbation_exist():
@@ -40,6 +46,42 @@ def exists(perturbation):
     if function == DEVICES:
         return kind in simulator.FAULTS
     return replacement.signature_of(function) and kind.partition(":")[0] in KINDS
+
+
+class FailingTests:
+    """Tests of which each fails its clause, also without a perturbation."""
+
+    def of_clause(self, clause):
+        return [clause]
+
+    def run(self, tests):
+        return ((name, {name}) for name in tests)
+
+
+def run_in_this_process(functions, processes):
+    """Call functions, and yield the name and the printed text of each."""
+    for name, function in functions.items():
+        with redirect_stdout(io.StringIO()) as text:
+            function()
+        yield name, text.getvalue()
+
+
+def test_a_clause_without_a_perturbation_and_a_test_that_fails_anyway_are_problems(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv(replacement.PERTURBATION, "")
+    monkeypatch.setattr(__main__.forks, "run", run_in_this_process)
+    table = tmp_path / "table.toml"
+    table.write_text('"comm.scatter rotated" = ["comm.scatter.slices"]\n')
+    names = ["comm.scatter.slices", "comm.gather.joined"]
+    options = Namespace(clauses=names, table=table, processes=1)
+    assert __main__._check(FailingTests(), {*names}, options) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "comm.gather.joined has no perturbation",
+        "[1/2] comm.scatter rotated: caught",
+        "[2/2] no perturbation: the tests of comm.scatter.slices fail",
+        "2 clauses, 1 perturbation, 2 problems",
+    ]
 
 
 @pytest.mark.slow
