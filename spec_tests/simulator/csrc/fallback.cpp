@@ -115,10 +115,14 @@ class OperatorCall {
  public:
   OperatorCall(const c10::OperatorHandle& op, DispatchKey key)
       : op_(op), schema_(op.schema()), key_(key), views_(op.schema().name()) {
+    const bool is_sparse = key == DispatchKey::SparseCPU || key == DispatchKey::SparseCsrCPU;
+    // Facts of failures have no text in parentheses, so that registers need not name the layout.
     TORCH_CHECK_NOT_IMPLEMENTED(
         is_supported(schema_.name()) && op.hasComputedKernelForDispatchKey(key),
-        schema_.operator_name(), " is not implemented for the sim device");
-    const bool is_sparse = key == DispatchKey::SparseCPU || key == DispatchKey::SparseCsrCPU;
+        schema_.operator_name(), " is not implemented for the sim device",
+        is_sparse                                ? " (sparse tensors)"
+            : key == DispatchKey::NestedTensorCPU ? " (nested tensors)"
+                                                  : "");
     TORCH_CHECK_NOT_IMPLEMENTED(
         !is_sparse || features::has(features::Feature::sparse), "sim has no sparse tensors");
   }

@@ -4,6 +4,8 @@ The operator sweep runs operators of sparse tensors, and the chapters copy tenso
 between devices.
 """
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -46,6 +48,13 @@ def test_the_race_detector_finds_accesses_to_the_parts(layout):
         x.clone()
         torch.sim.synchronize(DEVICE)
     assert found
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_operator_that_a_layout_lacks_is_refused_with_the_layout(layout):
+    text = f"for the sim device ({'nested' if layout == 'nested' else 'sparse'} tensors)"
+    with pytest.raises(NotImplementedError, match=re.escape(text)):
+        LAYOUTS[layout](DEVICE).median()
 
 
 def test_a_padded_transformer_encoder_agrees_with_the_cpu():
