@@ -210,9 +210,10 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     conformance = [item for item in items if _is_in_chapter(item.path, suite)]
     known_clauses = clauses.of_run(config)
     named = {name for item in conformance for name in check_clauses_of(item, known_clauses)}
-    whole = _is_whole_suite(config) and not selected_clauses(config)
-    if whole:
-        _raise_if_any("without a test", set(known_clauses) - named)
+    selected = selected_clauses(config)
+    if all_files := _is_whole_suite(config):
+        _raise_if_any("without a test", {*(selected or known_clauses)} - named)
+    if whole := all_files and not selected:
         _raise_if_any(
             "tested only by comparison with torch.nn.parallel",
             named - clauses_judged_without_reference(conformance),
@@ -221,7 +222,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
         records = register.load(path, known_clauses, suite / "registers")
         register.require_expects(records)
         register.assign_records(conformance, records, suite, whole=whole)
-    if selected := selected_clauses(config):
+    if selected:
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
         deselect(config, items, others)
     if done := set(resumed_tests(config)):

@@ -28,6 +28,16 @@ REFUSED = {
         "names the unknown clause a.three",
     ),
     "clause-without-a-test": (ONE_TEST, [], "clauses without a test: a.two"),
+    "selected-clause-without-a-test": (
+        ONE_TEST,
+        ["--clause=a.two"],
+        "clauses without a test: a.two",
+    ),
+    "second-selected-clause-without-a-test": (
+        ONE_TEST,
+        ["--clause=a.one", "--clause=a.two"],
+        "clauses without a test: a.two",
+    ),
     "only-compared": (
         FIXTURES_OF_TWO.format(fixtures="target, reference"),
         [],
