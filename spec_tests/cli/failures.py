@@ -56,7 +56,7 @@ class Failures:
         self._shown |= failures
         function = register.without_parameters(report.nodeid)
         own = verdicts.clauses_in(report)
-        # The clause that the failure fails may be none of the test, which it does not select.
+        # If the test is not marked with the violated clause, this clause does not select the test.
         chosen = [names[0], *([] if names[0] in own else own[:1])]
         repeat = self._format_command(chosen, function.rpartition("::")[2])
         program = dict(report.user_properties).get(verdicts.PROGRAM)

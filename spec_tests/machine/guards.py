@@ -1,7 +1,8 @@
-"""What every test runs inside: checks of the state of the process, and of races.
+"""Checks around every test: the state of the process, and races.
 
-A test fails if it changes the state of the process or of its thread, or if the target ends the
-run. Most tests call the target directly; `outcome.observe` checks calls that are compared.
+A test fails if it changes the state of the process or of its thread, if accesses to memory race,
+or if the target ends the run. Most tests call the target directly; `outcome.observe` checks calls
+that are compared.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""Makes verdicts: an exception or the end of a process becomes a `Failure`, a failure a verdict.
+"""Makes failures and verdicts of exceptions, and of tests that end their process.
 
 * `pytest_runtest_makereport` gets the exception of a test. `_find_failure` makes a failure of it,
   and `_compare_with_records` compares it with the records of the register.
@@ -251,7 +251,7 @@ def _describe_failure(item: pytest.Item, error: BaseException) -> Failure:
         repr(value) if name == "call" else f"{name} = {value!r}" for name, value in drawn.items()
     ]
     if failure.call and failure.call not in map(repr, drawn.values()):
-        lines = []  # The test has made the call of them.
+        lines = []  # The test has made its call from the drawn values.
     text = failure.text.replace(_HINT, "").rstrip() or type(error).__name__
     call = "\n".join(lines) or failure.call
     texts: dict[str, Any] = {

@@ -51,7 +51,7 @@ def read(topology: Topology) -> dict[str, Any]:
 
 @contextmanager
 def kept_devices(topology: Topology) -> Iterator[None]:
-    """Make the current device and the current streams of this thread current again at the end."""
+    """Restore the current device and the current streams of this thread at the end."""
     if not torch.accelerator.is_available():
         yield
         return

@@ -1,4 +1,4 @@
-"""What a run does before its first test: warnings, the import of the target, header, metadata."""
+"""Prepares a run: filters warnings, imports the target, and collects the header and metadata."""
 
 import datetime
 import os

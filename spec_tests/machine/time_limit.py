@@ -21,7 +21,7 @@ import pytest
 #: The chapters about single functions, and files whose tests compile modules or start processes.
 _OF_ONE_FUNCTION = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply")
 SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
-#: The seconds that an example of a test of single functions may take, and those of its process.
+#: The limits of an example in a test of single functions: seconds, and seconds of processor time.
 EXAMPLE_LIMIT, PROCESSOR_LIMIT = 120, 60
 #: The number of frames of the stack, innermost last.
 _FRAMES = 6

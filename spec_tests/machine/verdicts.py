@@ -194,8 +194,3 @@ def _make_evidence(tests: Sequence[TestVerdict]) -> Evidence:
 
 def _has_call(test: TestVerdict) -> bool:
     return test.failure is not None and bool(test.failure.call)
-
-
-def by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
-    """Return the verdict of each clause: the worst of its tests, by their `rank`."""
-    return {name: evidence.verdict for name, evidence in find_evidence(tests).items()}

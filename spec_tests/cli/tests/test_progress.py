@@ -19,6 +19,7 @@ from spec_tests.failure import Fact, Failure
 from spec_tests.machine import clauses, judge, verdict_file, verdicts
 from spec_tests.machine.tests.fixtures import ROOT
 from spec_tests.machine.verdicts import PROGRAM
+from spec_tests.reporting import runs
 
 #: The module ``comm`` of a package whose scatter never returns, and ignores KeyboardInterrupt.
 HANGING_COMM = """
@@ -219,7 +220,7 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
     assert "it has not ended in 20 s" in output
     assert "node down" not in output
     assert f"{tmp_path / 'comm.py'}" in output  # the stack shows the line that waits
-    assert verdicts.by_clause(verdict_file.read(tmp_path / "a.jsonl")) == {
+    assert runs.load_file(tmp_path / "a.jsonl").verdicts == {
         "comm.gather.refuses-none": "pass",
         "comm.scatter.slices": "fail",
     }
@@ -272,6 +273,4 @@ def test_a_signal_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, 
     assert json.loads(last) == verdict_file.INTERRUPTED
     assert main(["report", str(tmp_path / "a.jsonl"), "--to", str(tmp_path / "a.html")]) == 0
     assert "the run was interrupted" in capsys.readouterr().out
-    assert verdicts.by_clause(verdict_file.read(tmp_path / "a.jsonl")) == {
-        "comm.gather.refuses-none": "pass"
-    }
+    assert runs.load_file(tmp_path / "a.jsonl").verdicts == {"comm.gather.refuses-none": "pass"}

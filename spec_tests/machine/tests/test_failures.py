@@ -67,6 +67,10 @@ def test_the_fact_of_an_error_has_no_drawn_numbers(text, said):
     assert (found.kind, found.fact_texts) == ("error", [f"error: ValueError: {said}"])
 
 
+def test_no_record_expects_a_failure_without_facts():
+    assert not Failure("error", (), "text").is_expected(["error: ValueError: text"])
+
+
 def test_the_fact_of_an_assertion_is_its_expression():
     def check(found):
         assert found == [1, 2], (
