@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ._arguments import as_int
 from ._attributes import Recipe
+from ._batch_dims import is_cache
 from ._containers import (
     BRANCHES,
     MEMORY_ERRORS,
@@ -216,10 +217,9 @@ class InputLeaves:
         return handler(self, value, dim, path)
 
     def sort_attributes(self) -> None:
-        """Split the tensors in attributes that have as many rows as the batch, copy the others.
+        """Split the tensors in attributes that have the rows of the batch, and copy the others.
 
-        Call it after all values are flattened. If only attributes contain tensors to split, the
-        first one has the rows of the batch.
+        Call it after all values are flattened.
         """
         rows = {split.extent for split in self.splits or self.attributes[:1]}
         for leaf in self.attributes:
@@ -230,7 +230,7 @@ class InputLeaves:
         return Constant(value)
 
     def _flatten_cache(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Refuse a cache of transformers whose class is not registered, for several replicas."""
+        """Refuse a cache of a model whose class is not registered, for several replicas."""
         if dim is None or self._only_device is not None:
             return Constant(value)
         raise TypeError(
@@ -330,11 +330,7 @@ class InputLeaves:
             del leaves[count:]  # type: ignore[attr-defined] # three lists
 
     def _flatten_object(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Flatten an object that is passed by reference if no replica needs one of its own.
-
-        It is a dataclass instance, a mapping that is not a dict, a UserList, a deque or an object
-        of a registered class.
-        """
+        """Flatten an object that is passed by reference if no replica needs one of its own."""
         if id(value) in self._open:
             return Constant(value)  # The object contains itself.
         num_leaves, num_markers = self._num_leaves(), self.num_markers
@@ -419,10 +415,7 @@ def find_tensors(value: Any, name: str) -> list[Any]:
 
 
 def remove_markers(value: Any) -> Any:
-    """Return ``value`` with each marker replaced by the value in the marker.
-
-    Without markers return ``value`` itself.
-    """
+    """Return ``value`` with the values of its markers; without markers ``value`` itself."""
     leaves = InputLeaves()
     root = leaves.flatten(value, None, "value")
     leaves.sort_attributes()
@@ -430,9 +423,6 @@ def remove_markers(value: Any) -> Any:
     pieces.update((leaf, [leaf.value]) for leaf in leaves.splits)
     return root.unflatten(1, pieces)[0] if leaves.num_markers else value
 
-
-#: The base class of the caches of transformers. A module adds its keys and values to them.
-_CACHE = ("transformers.cache_utils", "Cache")
 
 _Handler = Callable[[InputLeaves, Any, int | None, KeyPath], Node]
 
@@ -465,7 +455,7 @@ def _input_handler(value: object) -> _Handler:
         return InputLeaves._flatten_tensor_dict
     if is_registered(value) or is_dataclass_instance(value) or isinstance(value, Mapping):
         return InputLeaves._flatten_object
-    if any((kind.__module__, kind.__name__) == _CACHE for kind in type(value).__mro__):
+    if is_cache(type(value)):  # type: ignore[arg-type] # a class is hashable
         return InputLeaves._flatten_cache
     return InputLeaves._flatten_constant
 

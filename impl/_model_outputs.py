@@ -1,55 +1,95 @@
-"""Outputs of models of transformers: fields whose rows are not along dimension 0.
+"""Nodes of the outputs and caches of models whose batch is not dimension 0 of all tensors.
 
-Most fields have the batch as dimension 0. The sizes of tensors do not show the dimension of the
-batch, because layers, queries and rows may be equally many. So it is declared for each class. It
-is that of outputs that are joined along dimension 0.
+Their tensors are joined with the batch as dimension 0. A cache contains layers, and a layer
+contains tensors. Iterating over a cache yields keys and values only, so a cache that is built from
+them may lack tensors.
 """
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from ._containers import MappingBranch
+from ._attributes import attributes_of, is_same
+from ._batch_dims import declared, dims_of_object, dims_of_output
+from ._containers import Branch, MappingBranch
+from ._inputs import find_tensors
 
-__all__ = ["find_mapping_branch"]
 
-_LAYERS = {"intermediate_hidden_states": 1}
-#: For the first words of names of classes: their fields, and the dimension of the batch in the
-#: tensors of a field; of a nested output or tuple, those of its members. None: the field does not
-#: depend on the batch.
-_FIELDS: Mapping[str, Mapping[str, Any]] = {
-    "BaseModelOutputWithVisualIndicatorFeatures": {"visual_indicator_features": None},
-    "BridgeTower": {"hidden_states": {1: 1}},
-    "ConditionalDetr": {**_LAYERS, "reference_points": 1},
-    "DFine": _LAYERS,
-    "DabDetr": {**_LAYERS, "reference_points": 1},
-    "Deimv2": _LAYERS,
-    "Detr": _LAYERS,
-    "Encodec": {"audio_codes": 1},
-    "LwDetr": {**_LAYERS, "intermediate_reference_points": 1},
-    "RfDetr": {**_LAYERS, "intermediate_reference_points": 1},
-    "Sam3": {"decoder_reference_boxes": 1},
-    "TableTransformer": _LAYERS,
-    "XLNet": {"mems": 1},
-}
-#: A field of all classes. If it is a list or tuple, it has one tensor for each image.
-_IMAGES = "pooler_output"
-#: The image encoders that pack all images of a batch into one row, and the classes of their
-#: outputs.
-_PACKING_ENCODERS = {
-    "HYV4VLVisionModel",
-    "HunYuanVLVisionTransformer",
-    "MiniMaxM3VLVisionModel",
-    "PixtralVisionModel",
-}
-_ENCODER_OUTPUTS = ("BaseModelOutput", "BaseModelOutputWithPooling")
+class CacheBranch(Branch):
+    """The node of a cache or of a layer. The parts are its attributes that contain rows."""
+
+    __slots__ = ()
+    step_format = ".{}"
+
+    @staticmethod
+    def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+        """Return the attributes of all replicas, with the batch as dimension 0 of each tensor.
+
+        Raises:
+            ValueError: The values differ in attributes that contain no rows.
+        """
+        _check_other_attributes(values)
+        return (
+            (name, [_move_batch(vars(value)[name], dim, back=False) for value in values])
+            for name, dim in row_dims(values[0]).items()
+        )
+
+    def build(self, parts: tuple[Any, ...]) -> Any:
+        """Copy the template without calling its class, and set its attributes."""
+        built = object.__new__(type(self.template))
+        attributes = vars(built)
+        attributes.update(vars(self.template))
+        for (name, dim), part in zip(row_dims(self.template).items(), parts, strict=True):
+            attributes[name] = _move_batch(part, dim, back=True)
+        states = [part.values() if isinstance(part, dict) else [part] for part in parts]
+        tensors = [each for members in states for each in members if isinstance(each, Tensor)]
+        for name, value in attributes.items() if tensors else ():
+            if isinstance(value, torch.device):
+                attributes[name] = tensors[0].device
+            elif name == declared()["size"]:
+                attributes[name] = len(tensors[0])
+        return built
+
+
+def row_dims(value: Any) -> dict[str, int]:
+    """Return the attributes that contain rows, if ``value`` is a cache or its layer; else none.
+
+    The values are the dimensions of the batch.
+    """
+    dims = dims_of_object(type(value))  # type: ignore[arg-type] # a class is hashable
+    return {name: dim for name, dim in dims.items() if name in vars(value)} if dims else {}
+
+
+def _check_other_attributes(values: Sequence[Any]) -> None:
+    first = values[0]
+    names = {*row_dims(first), declared()["size"]}
+    for index, value in enumerate(values):
+        if type(value) is not type(first):
+            raise ValueError(f"replica {index} returned a {type(value).__name__}")
+        others, _ = attributes_of(value)
+        for name in {**vars(first), **others}.keys() - names:
+            attribute, counts = others.get(name), name in declared()["counts"]
+            if not counts and any(each.dim() for each in find_tensors([attribute], name)):
+                raise ValueError(
+                    f"the batch dimension of {type(value).__name__}.{name} is unknown"
+                )
+            if not _is_shared(vars(first).get(name), attribute):
+                raise ValueError(f"{type(value).__name__}.{name} differs in replica {index}")
+
+
+def _is_shared(first: Any, value: Any) -> bool:
+    if isinstance(first, torch.device):
+        return isinstance(value, torch.device)
+    if isinstance(first, Tensor) and isinstance(value, Tensor):
+        value = value.to(first.device)
+    return is_same(first, value)
 
 
 class ModelOutputBranch(MappingBranch):
-    """The node of an output of a model of transformers."""
+    """The node of an output of a model."""
 
     __slots__ = ()
 
@@ -59,23 +99,21 @@ class ModelOutputBranch(MappingBranch):
 
         A row with only one value is the value for all replicas.
         """
-        fields = cls._fields(values[0])
-        moved = [_move_batch(value, fields, back=False) for value in values]
+        dims, images = cls._dims(values[0]), declared()["images"]
+        moved = [_move_batch(value, dims, back=False) for value in values]
         for name, row in MappingBranch.rows(moved):
-            if name == _IMAGES and all(map(_is_list_of_tensors, row)):
-                yield name, [type(row[0])(each for images in row for each in images)]
+            if name == images and all(map(_is_list_of_tensors, row)):
+                yield name, [type(row[0])(each for members in row for each in members)]
             else:
-                yield name, row[:1] if fields.get(name, 0) is None else row
+                yield name, row[:1] if dims.get(name) == "none" else row
 
     def unflatten(self, count: int, pieces: Any) -> Sequence[Any]:
-        fields = self._fields(self.template)
         built = MappingBranch.unflatten(self, count, pieces)
-        return [_move_batch(each, fields, back=True) for each in built]
+        return [_move_batch(each, self._dims(self.template), back=True) for each in built]
 
-    @classmethod
-    def _fields(cls, value: Any) -> Mapping[str, Any]:
-        """Return the fields whose rows are not along dimension 0, and their dimensions."""
-        return _class_fields(type(value)) or {}  # type: ignore[arg-type] # a class is hashable
+    @staticmethod
+    def _dims(value: Any) -> Mapping[str, Any]:
+        return dims_of_output(type(value)) or {}  # type: ignore[arg-type] # a class is hashable
 
 
 class _PackedImagesBranch(ModelOutputBranch):
@@ -83,36 +121,22 @@ class _PackedImagesBranch(ModelOutputBranch):
 
     __slots__ = ()
 
-    @classmethod
-    def _fields(cls, value: Any) -> Mapping[str, Any]:
-        images = value.get(_IMAGES)
+    @staticmethod
+    def _dims(value: Any) -> Mapping[str, Any]:
+        name = declared()["images"]
+        images = value.get(name)
         is_packed = isinstance(images, Tensor) and images.dim() == 3
-        packed = {"last_hidden_state": 1, "hidden_states": 1, _IMAGES: 1 if is_packed else None}
-        return {**ModelOutputBranch._fields(value), **packed}
+        packed = {"last_hidden_state": 1, "hidden_states": 1, name: 1 if is_packed else "none"}
+        return {**ModelOutputBranch._dims(value), **packed}
 
 
 def find_mapping_branch(
     values: Sequence[Mapping[Any, Any]], dim: int, module: nn.Module | None
 ) -> type[MappingBranch]:
-    """Return the class of the node of mappings that are joined along ``dim``.
-
-    ``module`` is the module that has returned them, if it is known.
-    """
-    if dim != 0 or _class_fields(type(values[0])) is None:
+    """Return the class of the node of mappings that ``module``, if known, has returned."""
+    if dim != 0 or dims_of_output(type(values[0])) is None:
         return MappingBranch
     return _PackedImagesBranch if _are_packed(values, module) else ModelOutputBranch
-
-
-@lru_cache(maxsize=256)
-def _class_fields(kind: type) -> Mapping[str, Any] | None:
-    names = [each.__name__ for each in kind.__mro__ if each.__module__.startswith("transformers.")]
-    if "ModelOutput" not in names:
-        return None
-    all_fields: dict[str, Any] = {}
-    for beginning, fields in _FIELDS.items():
-        if any(name.startswith(beginning) for name in names):
-            all_fields.update(fields)
-    return all_fields
 
 
 def _are_packed(values: Sequence[Mapping[str, Any]], module: nn.Module | None) -> bool:
@@ -126,17 +150,18 @@ def _are_packed(values: Sequence[Mapping[str, Any]], module: nn.Module | None) -
     states = [value.get("last_hidden_state") for value in values]
     if not all(isinstance(each, Tensor) and each.dim() == 3 and len(each) == 1 for each in states):
         return False
-    images: list[Any] = [value.get(_IMAGES) for value in values]
+    images: list[Any] = [value.get(declared()["images"]) for value in values]
     if any(_is_list_of_tensors(each) and len(each) > 1 for each in images):
         return True
-    if module is None or type(values[0]).__name__ not in _ENCODER_OUTPUTS:
+    if module is None or type(values[0]).__name__ not in declared()["encoder_outputs"]:
         return False
-    return any(type(each).__name__ in _PACKING_ENCODERS for each in module.modules())
+    encoders = declared()["packing_encoders"]
+    return any(type(each).__name__ in encoders for each in module.modules())
 
 
 def _move_batch(value: Any, dims: Any, *, back: bool) -> Any:
     """Return ``value`` with the batch of its tensors moved from ``dims`` to 0, or back."""
-    if value is None or not dims:
+    if value is None or dims in (0, "none", {}):
         return value
     if isinstance(value, Tensor):
         return value.movedim(0, dims) if back else value.movedim(dims, 0)
@@ -144,8 +169,9 @@ def _move_batch(value: Any, dims: Any, *, back: bool) -> Any:
         return type(value)(_move_batch(each, dims, back=back) for each in value)
     moved = list(value) if isinstance(value, tuple) else copy.copy(value)
     for name, dim in dims.items():
-        if isinstance(value, tuple) or name in value:
-            moved[name] = _move_batch(value[name], dim, back=back)
+        key = int(name) if isinstance(value, tuple) else name  # TOML has no keys that are numbers.
+        if isinstance(value, tuple) or key in value:
+            moved[key] = _move_batch(value[key], dim, back=back)
     return tuple(moved) if isinstance(value, tuple) else moved
 
 

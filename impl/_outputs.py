@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ._attributes import MEMORY_ERRORS, Recipe, empty_recipe, find_difference, is_same
-from ._caches import CacheBranch, check_other_attributes, row_dims, row_parts
 from ._containers import (
     BRANCHES,
     Branch,
@@ -37,7 +36,7 @@ from ._containers import (
     recipe_of,
 )
 from ._inputs import find_tensors
-from ._model_outputs import find_mapping_branch
+from ._model_outputs import CacheBranch, find_mapping_branch, row_dims
 from ._torch_private import pytree_node
 from ._warnings import warn_caller
 
@@ -66,7 +65,7 @@ class GatheredLeaf(Leaf):
     def sizes(self, dim: int) -> Sequence[int]:
         """Return the size of each tensor along ``dim``, or none if one does not have it."""
         try:
-            return tuple(tensor.size(dim) for tensor in self.tensors)
+            return tuple([tensor.size(dim) for tensor in self.tensors])
         except (AttributeError, IndexError, RuntimeError):
             return ()
 
@@ -113,7 +112,7 @@ class OutputLeaves:
         self._attribute_depth = 0  # The number of attributes that contain the part.
         #: Lists and tuples of tensors of all replicas, with their nodes; see `append_rows`.
         self.lists: list[tuple[Branch, Sequence[Sequence[Any]], KeyPath]] = []
-        self._is_in_cache = False  # Whether a cache of transformers contains the part.
+        self._is_in_cache = False  # Whether a cache of a model contains the part.
         # The ids of the containers of the first replica with attributes, or in an attribute, that
         # contain the part that is being flattened.
         self._open: set[int] = set()
@@ -168,10 +167,7 @@ class OutputLeaves:
         """Append lists, or tuples, of one tensor for each row, instead of joining their tensors.
 
         The length of a list is the number of rows of its replica, and no tensor in it has this
-        size along ``dim``. The first tensor that is in none of the lists has the rows.
-
-        Raises:
-            ValueError: Other lists or tuples differ in length.
+        size along ``dim``. Other lists must not differ in length.
         """
         members: set[int] = set()
         for node, _, _ in self.lists:
@@ -202,11 +198,7 @@ class OutputLeaves:
     def _flatten_attributes(
         self, first: Any, recipes: Sequence[Recipe], parts: Sequence[Node], path: KeyPath
     ) -> list[Node]:
-        """Return the nodes of the carried attributes, and write their names to the first recipe.
-
-        An attribute that the class does not make in one replica is carried in all of them. So are
-        all attributes if an item becomes a list or vector, from which the class would make others.
-        """
+        """Return the nodes of the carried attributes. Write their names to the first recipe."""
         if any(map(_has_list, parts)):
             for recipe in recipes:
                 recipe.call, recipe.carried = None, [*recipe.attributes]
@@ -274,10 +266,10 @@ class OutputLeaves:
         try:
             if self._dim != 0:
                 raise ValueError(f"caches are joined along dim 0 only, not along dim {self._dim}")
-            check_other_attributes(values)
-            rows = zip(*map(row_parts, values), strict=True)
-            steps = [(path, ".{}", name) for name in row_dims(values[0])]
-            children = [self.flatten(*each) for each in zip(rows, steps, strict=True)]
+            children = [
+                self.flatten(row, (path, CacheBranch.step_format, name))
+                for name, row in CacheBranch.rows(values)
+            ]
         except MEMORY_ERRORS:
             raise
         except Exception as error:

@@ -38,26 +38,46 @@ def test_out_of_memory_error_of_an_iterable_is_propagated(monkeypatch, error, pa
     assert str(caught.value) == "m"
 
 
-class Doubled:
-    """An iterable that doubles its members."""
-
+class Members:
     def __init__(self, members):
-        self.members = [2 * member for member in members]
+        self.members = list(members)
 
     def __iter__(self):
         return iter(self.members)
 
 
-@pytest.mark.parametrize(
-    ("kind", "count", "text"),
-    [
-        (set, 2, "set .* cannot be joined .*the members of a set have no order"),
-        (Doubled, 1, "Doubled .* cannot be built .*has other members"),
-    ],
-    ids=["set", "doubled"],
-)
-def test_iterables_that_cannot_be_rebuilt_are_listed(kind, count, text):
-    outputs = [kind(torch.ones(2) for _ in range(count)) for _ in range(2)]
+class Doubled(Members):
+    def __init__(self, members):
+        super().__init__(2 * member for member in members)
+
+
+def with_extra(make):
+    """Return a function that makes an iterable with another attribute."""
+
+    def make_members(chunk):
+        members = Members([chunk])
+        members.extra = make(chunk)
+        return members
+
+    return make_members
+
+
+#: For each iterable: how it is made of a chunk, and a part of the warning.
+NOT_REBUILT = {
+    "set": (
+        lambda chunk: {chunk, -chunk},
+        "set .* cannot be joined .*the members of a set have no order",
+    ),
+    "doubled": (lambda chunk: Doubled([chunk]), "Doubled .* built .*has other members"),
+    "rows": (with_extra(lambda chunk: chunk), "does not make Members"),
+    "count": (with_extra(lambda _: 4), "does not make Members"),
+    "nested": (with_extra(lambda chunk: Members([chunk])), "does not make Members"),
+}
+
+
+@pytest.mark.parametrize(("make", "text"), NOT_REBUILT.values(), ids=NOT_REBUILT)
+def test_iterables_that_cannot_be_rebuilt_are_listed(make, text):
+    outputs = [make(chunk) for chunk in torch.ones(7, 2).split([4, 3])]
     with pytest.warns(UserWarning, match=text):
         assert gather(outputs, "cpu") == outputs
 
@@ -119,3 +139,29 @@ def test_jagged_outputs_are_not_gathered_along_another_dimension(topology):
     outputs = [as_nested_tensor([torch.ones(2, 3)]), as_nested_tensor([torch.ones(1, 3)])]
     with pytest.raises(RuntimeError, match="gathered along dim 0 only, not along dim 2"):
         gather(outputs, topology.device(0), 2)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("sizes", [(4, 3), (2, 2), (1, 1)])
+def test_lists_of_one_tensor_for_each_row_are_appended(kind, sizes):
+    outputs = [
+        {"x": torch.ones(rows, 2), "images": kind([torch.full((5, 2), 1.0 * rows)] * rows)}
+        for rows in sizes
+    ]
+    found = gather(outputs, "cpu")["images"]
+    assert type(found) is kind
+    expected = [1.0 * rows for rows in sizes for _ in range(rows)]
+    assert [each.mean().item() for each in found] == expected
+
+
+def test_lists_of_tensors_with_rows_are_joined_in_pairs():
+    outputs = [{"x": torch.ones(2), "layers": [torch.ones(2, 3)] * 2} for _ in range(2)]
+    assert [len(each) for each in gather(outputs, "cpu")["layers"]] == [4, 4]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, Members])
+def test_the_error_for_lists_of_other_lengths_names_their_path(kind):
+    outputs = [{"x": torch.ones(4), "boxes": kind([torch.ones(5)] * count)} for count in (2, 3)]
+    with pytest.raises(ValueError, match="argument 2 is longer") as raised:
+        gather(outputs, "cpu")
+    assert "Lengths of output['boxes']: replica 0: 2, replica 1: 3" in raised.value.__notes__
