@@ -4,6 +4,7 @@ The process that collects uses no device and does not import a target, so that i
 each fork can import its own target.
 """
 
+import faulthandler
 import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,9 @@ from spec_tests.machine import clauses
 __all__ = ["CollectedTests", "call_with_tests"]
 
 _ROOT = Path(__file__).resolve().parents[3]
+#: Seconds after which a test counts as hung. With few examples no test takes as long. The time
+#: limit of pytest would make each hang cost five minutes.
+_SECONDS = 90
 
 
 class CollectedTests:
@@ -41,10 +45,12 @@ class CollectedTests:
     def run(self, tests: Iterable[str]) -> Iterator[tuple[str, set[str]]]:
         """Run tests in the given order. Print their names, and yield them with the failed clauses.
 
-        A test that makes pytest itself fail fails all its clauses.
+        A test that makes pytest itself fail fails all its clauses. A test that hangs ends this
+        process, which prints the stacks of its threads.
         """
         for name in tests:
-            print(name, flush=True)  # `forks` ends a process that prints nothing for a long time.
+            print(name, flush=True)
+            faulthandler.dump_traceback_later(_SECONDS, exit=True, file=2)
             item = self._items[name]
             try:
                 failed = self._run_test(item)

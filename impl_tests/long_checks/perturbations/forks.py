@@ -1,7 +1,7 @@
 """Call functions in forked processes, several at a time.
 
 A forked process has all modules that this process has imported, so it starts fast. A function that
-hangs or crashes ends only its own process.
+crashes, or ends its process, ends no other one.
 """
 
 import faulthandler
@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -21,11 +20,6 @@ from pathlib import Path
 
 import torch
 
-#: Seconds without output after which a process counts as hung. With few examples no test takes as
-#: long. The time limit of pytest would make each hang cost five minutes.
-_SILENT_SECONDS = 90
-#: Seconds in which a process that hangs prints the stacks of its threads.
-_SECONDS_FOR_STACKS = 5
 #: Exit status of a process whose function raised an exception.
 _RAISED = 70
 _FORK = multiprocessing.get_context("fork")
@@ -37,73 +31,51 @@ def run(
     """Call each function in a process; yield its name and the printed text when it has ended.
 
     Args:
-        functions: The functions by name. One that prints nothing for a long time is killed; its
-            text then has the stacks of its threads.
+        functions: The functions by name.
         processes: The number of functions at a time.
 
     Raises:
         RuntimeError: A function raised an exception.
     """
     waiting = iter(functions.items())
-    running: dict[ForkProcess, _Running] = {}
+    running: dict[Path, ForkProcess] = {}  # By the file with the printed text.
     with tempfile.TemporaryDirectory() as folder:
         try:
             while True:
                 for name, function in itertools.islice(waiting, processes - len(running)):
-                    started = _Running(name, function, Path(folder) / name.replace("/", "_"))
-                    running[started.process] = started
+                    log = Path(folder, name)
+                    sys.stdout.flush()
+                    running[log] = _FORK.Process(target=_call, args=(function, log))
+                    running[log].start()
                 if not running:
                     return
-                connection.wait([process.sentinel for process in running], timeout=1)
-                for process in [each for each, job in running.items() if job.has_ended()]:
-                    yield running.pop(process).join()
+                # A child of a process keeps the sentinel open, so look again after a second.
+                connection.wait([process.sentinel for process in running.values()], timeout=1)
+                for log in [each for each, process in running.items() if not process.is_alive()]:
+                    process = running.pop(log)
+                    _end(process)
+                    text = log.read_text(errors="replace")
+                    if process.exitcode == _RAISED:
+                        raise RuntimeError(f"{log.name}:\n{text}")
+                    yield log.name, text
         finally:  # After an interrupt, some functions still run.
-            for started in running.values():
-                started.kill()
+            for process in running.values():
+                _end(process)
 
 
-class _Running:
-    """A function in its process, and the file with its printed text."""
-
-    def __init__(self, name: str, function: Callable[[], None], log: Path) -> None:
-        self._name, self._log = name, log
-        log.touch()
-        sys.stdout.flush()
-        self.process = _FORK.Process(target=_call, args=(function, log))
-        self.process.start()
-
-    def has_ended(self) -> bool:
-        """Return whether the process has ended; kill a process that hangs."""
-        is_hung = time.time() - self._log.stat().st_mtime > _SILENT_SECONDS
-        if self.process.is_alive() and is_hung:
-            assert self.process.pid is not None
-            os.kill(self.process.pid, signal.SIGABRT)  # `faulthandler` prints all stacks.
-            self.process.join(_SECONDS_FOR_STACKS)
-            self.kill()
-            self.process.join()
-        return not self.process.is_alive()
-
-    def kill(self) -> None:
-        """Kill the process and its children."""
-        assert self.process.pid is not None
-        self.process.kill()
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
-    def join(self) -> tuple[str, str]:
-        """Wait for the process, and end its children; return the name and the printed text."""
-        self.process.join()
-        self.kill()
-        text = self._log.read_text(errors="replace")
-        if self.process.exitcode == _RAISED:
-            raise RuntimeError(f"{self._name}:\n{text}")
-        return self._name, text
+def _end(process: ForkProcess) -> None:
+    """End a process, and its children."""
+    assert process.pid is not None
+    process.kill()
+    process.join()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _call(function: Callable[[], None], log: Path) -> None:
     """Call a function in a forked process, and end the process."""
     os.setpgid(0, 0)  # The children of this process, such as ranks, end with it.
-    with log.open("a") as file:
+    with log.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     faulthandler.enable(2)

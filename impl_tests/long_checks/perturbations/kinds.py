@@ -6,9 +6,9 @@ import threading
 import types
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import torch
@@ -185,17 +185,31 @@ def _of_result(change: Callable[[Any], Any]) -> _Kind:
 # Replicas.
 
 
-def _switch(module: nn.Module) -> None:
+def _of_modules(change: Callable[[nn.Module, str], object]) -> _Kind:
+    """Return a kind that changes each module and submodule of the result."""
+
+    def run(call: BoundCall, word: str) -> Any:
+        result = call.run()
+        for replica in modules_in(result):
+            for member in list(replica.modules()):
+                with suppress(Exception):  # such as a script module
+                    change(member, word)
+        return result
+
+    return run
+
+
+def _switch(module: nn.Module, _: str) -> None:
     module.training = not module.training
 
 
-def _remove_hooks(module: nn.Module) -> None:
+def _remove_hooks(module: nn.Module, _: str) -> None:
     for name, value in vars(module).items():
         if name.endswith("_hooks"):
             value.clear()
 
 
-def _copy_children(module: nn.Module) -> None:
+def _copy_children(module: nn.Module, _: str) -> None:
     """Copy the submodules and reverse their order; leave out members that are None."""
     children = [(name, copy.copy(child)) for name, child in module._modules.items() if child]
     module._modules.clear()
@@ -205,41 +219,20 @@ def _copy_children(module: nn.Module) -> None:
             del members[name]
 
 
+def _change_tensors(owners: list[dict[str, Any]], kind: str) -> None:
+    for owner in owners:
+        for key in [key for key, value in owner.items() if isinstance(value, Tensor)]:
+            owner[key] = _TENSORS[kind](owner[key])
+
+
 #: The kinds that change each module and submodule of a result.
-_REPLICAS: dict[str, Callable[[nn.Module], None]] = {
+_REPLICAS: dict[str, Callable[[nn.Module, str], None]] = {
     "replicas-switched": _switch,
     "replicas-without-hooks": _remove_hooks,
     "replicas-with-other-children": _copy_children,
+    "parameters": lambda module, kind: _change_tensors([module._parameters, vars(module)], kind),
+    "buffers": lambda module, kind: _change_tensors([module._buffers], kind),
 }
-
-
-def _change_replicas(call: BoundCall, change: Callable[[nn.Module], object]) -> Any:
-    result = call.run()
-    for replica in modules_in(result):
-        for member in list(replica.modules()):
-            try:
-                change(member)
-            except Exception:  # such as a script module
-                continue
-    return result
-
-
-def _of_replicas(change: Callable[[nn.Module], object]) -> _Kind:
-    return lambda call, _: _change_replicas(call, change)
-
-
-def _change_members(owners: Callable[[nn.Module], list[dict[str, Any]]]) -> _Kind:
-    """Return a kind that changes the tensors in dictionaries of each module of the result."""
-
-    def run(call: BoundCall, name: str) -> Any:
-        def change(module: nn.Module) -> None:
-            for owner in owners(module):
-                for key in [key for key, value in owner.items() if isinstance(value, Tensor)]:
-                    owner[key] = _TENSORS[name](owner[key])
-
-        return _change_replicas(call, change)
-
-    return run
 
 
 def _share_entries(call: BoundCall, _: str) -> Any:
@@ -310,32 +303,22 @@ _FORWARDS: dict[str, Callable[[_Forward], Any]] = {
 
 
 def _of_forward(run_module: Callable[[_Forward], Any]) -> _Kind:
-    def run(call: BoundCall, _: str) -> Any:
-        with _replaced_forward(call.modules(), run_module):
-            return call.run()
-
-    return run
-
-
-@contextmanager
-def _replaced_forward(
-    modules: list[nn.Module], run_module: Callable[[_Forward], Any]
-) -> Iterator[None]:
-    own = [(module, "forward" in vars(module), module.forward) for module in modules]
-
     def replacement(forward: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args, **kwargs: run_module(lambda: forward(*args, **kwargs))
 
-    for module, _, forward in {id(entry[0]): entry for entry in own}.values():
-        vars(module)["forward"] = replacement(forward)
-    try:
-        yield
-    finally:
-        for module, had_own, forward in own:
-            if had_own:
-                vars(module)["forward"] = forward
-            else:
-                vars(module).pop("forward", None)
+    def run(call: BoundCall, _: str) -> Any:
+        modules = {id(module): module for module in call.modules()}.values()
+        own = [(module, vars(module).get("forward")) for module in modules]
+        for module in modules:
+            vars(module)["forward"] = replacement(module.forward)
+        try:
+            return call.run()
+        finally:
+            for module, forward in own:
+                del vars(module)["forward"]
+                vars(module).update({} if forward is None else {"forward": forward})
+
+    return run
 
 
 def _call_own_method(call: BoundCall, step: str) -> Any:
@@ -514,9 +497,7 @@ KINDS: dict[str, _Kind] = {
     **{name: _of_tensors(change) for name, change in _TENSORS.items()},
     "gradient-zero": _clear_gradients,
     **{name: _of_result(change) for name, change in _RESULTS.items()},
-    **{name: _of_replicas(change) for name, change in _REPLICAS.items()},
-    "parameters": _change_members(lambda module: [module._parameters, vars(module)]),
-    "buffers": _change_members(lambda module: [module._buffers]),
+    **{name: _of_modules(change) for name, change in _REPLICAS.items()},
     "replicas-sharing-entries": _share_entries,
     "not-copyable": _add_lock,
     "wrapper-with-members": _add_members,

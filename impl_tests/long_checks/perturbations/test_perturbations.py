@@ -26,7 +26,6 @@ SAMPLE = (
 
 @pytest.fixture
 def run_perturbations(run_module):
-    """Return a function that runs the program with the given arguments."""
     return lambda *arguments: run_module("impl_tests.long_checks.perturbations", *arguments)
 
 
