@@ -27,9 +27,7 @@ from ._references import References
 from ._torch_private import compiled_module, has_registration_hooks, is_compiled
 
 #: The names of the dictionaries of hooks that every module has.
-_HOOKS = tuple(
-    name for name, value in nn.Module().__dict__.items() if isinstance(value, OrderedDict)
-)
+_HOOKS = [name for name, value in nn.Module().__dict__.items() if isinstance(value, OrderedDict)]
 
 #: The names of the attributes that every replica has. They hold no references to modules.
 _OF_EVERY_MODULE = frozenset([*nn.Module().__dict__, "_former_parameters", "_is_replica"])
@@ -40,11 +38,7 @@ _set_dict = nn.Module.__dict__["__dict__"].__set__
 
 
 class ReplicaMap:
-    """A mapping from each module and tensor of a tree to its replicas.
-
-    ``sources`` are the parameters and buffers of the tree. Each of ``rows`` contains their copies
-    for one replica.
-    """
+    """The replicas of each module, and the copies in ``rows`` of the tensors ``sources``."""
 
     __slots__ = ("modules", "needs_registration", "tensors")
 
@@ -79,12 +73,7 @@ def build_replicas(
     *,
     with_parameters: bool,
 ) -> None:
-    """Build the replicas of all ``modules`` of a tree, one on each of ``devices``.
-
-    ``replica_map`` contains every tensor of the tree. This function adds the replicas to
-    ``replica_map.modules``. If ``with_parameters`` is True, ``parameters()`` of the replicas are
-    the copies.
-    """
+    """Build the replicas of all ``modules`` of a tree, and add them to ``replica_map``."""
     kinds = set(map(type, modules))
     plain = {kind: _is_plain(kind) for kind in kinds}
     creators = {kind: _creator(kind) for kind in kinds if plain[kind]}
@@ -116,11 +105,7 @@ def build_replicas(
 
 
 def _is_plain(module_class: type[nn.Module]) -> bool:
-    """Return whether replicas of ``module_class`` may be written.
-
-    The class must not override replication or attribute access, and no registration hooks may
-    exist. Replicas of compiled modules are always written.
-    """
+    """Return whether replicas of ``module_class`` may be written."""
     is_plain = (
         module_class._replicate_for_data_parallel is nn.Module._replicate_for_data_parallel
         and module_class.__setattr__ is nn.Module.__setattr__
@@ -219,10 +204,7 @@ def _write_state(
 
 
 def _uncompiled_state(module: nn.Module) -> dict[str, Any]:
-    """Return the attributes of ``module`` except its compiled code.
-
-    A replica must not run this code, because the code uses the weights of ``module``.
-    """
+    """Return the attributes of ``module`` without its compiled code, which uses its weights."""
     state = module.__dict__
     if "_compiled_call_impl" in state:
         state = {name: value for name, value in state.items() if name != "_compiled_call_impl"}
@@ -233,11 +215,7 @@ def _uncompiled_state(module: nn.Module) -> dict[str, Any]:
 
 
 def _register_parameters(state: dict[str, Any]) -> None:
-    """Register the members of a replica that attribute assignment would register as parameters.
-
-    A member is registered if it is None or a copy of the class ``nn.Parameter``. ``state`` is the
-    ``__dict__`` of the replica. Also record the buffers that are not leaves, for deepcopy.
-    """
+    """Register None, copies of the class ``nn.Parameter``, and buffers that are no leaves."""
     former, registered = state["_former_parameters"], state["_parameters"]
     for name, copy in list(former.items()):
         if copy is None:
@@ -261,12 +239,7 @@ def _rebind(
     references: References,
     index: int,
 ) -> None:
-    """Replace references to modules in ``state`` by references to replicas.
-
-    ``state`` is the ``__dict__`` of the replica ``index`` of ``module``. ``names`` are the
-    attributes that refer to modules of the tree. ``hooks`` are pairs of the name of a dictionary
-    of hooks and the key of a hook that refers to such a module.
-    """
+    """Replace references to modules in ``state``, the ``__dict__`` of a replica of ``module``."""
     for name in names:
         value = state[name]
         if (
@@ -335,10 +308,7 @@ def _assign_members(
 
 
 def _move_parameters(state: dict[str, Any], module: nn.Module) -> None:
-    """Move the copies of the parameters in ``state``, the ``__dict__`` of a replica of ``module``.
-
-    They become entries of ``_parameters``, in the order of the parameters of ``module``.
-    """
+    """Move the copies of parameters to ``_parameters``, in the order of those of ``module``."""
     registered = state.get("_parameters")
     if type(registered) is not dict:  # A script module has no dictionary.
         return

@@ -186,7 +186,7 @@ def _defining_module(value: Any) -> str | None:
 
 
 def _is_below(module: str | None, *packages: str) -> bool:
-    return f"{module}.".startswith(tuple(f"{package}." for package in packages))
+    return f"{module}.".startswith(tuple([f"{package}." for package in packages]))
 
 
 def _find_references(replacements: dict[int, Any]) -> Iterator[tuple[str, _Change]]:

@@ -246,7 +246,7 @@ class _ModuleWithLoss(nn.Module):
         weight = torch.full_like(mean, rows)
         if self.mean_over is not None:
             return _Part(mean * weight, weight, loss.dtype)
-        sizes = tuple(each.numel() for each in find_tensors((output, target), "value"))
+        sizes = tuple([each.numel() for each in find_tensors((output, target), "value")])
         return _Part(mean * weight, weight, loss.dtype, rows, sizes)
 
 
@@ -292,10 +292,7 @@ def _as_number(loss: Any, reduction: str) -> Tensor:
 
 
 def _count_rows(inputs: Any, kwargs: Mapping[str, Any], dim: int, device_count: int) -> int | None:
-    """Return the number of rows of the batch; None if no tensor is split.
-
-    Raise ValueError if two tensors have different numbers of rows.
-    """
+    """Return the number of rows of the batch; None if no tensor is split."""
     leaves = InputLeaves()
     dim = as_int("dim", dim)
     with argument("inputs, kwargs or dim"):
@@ -318,10 +315,7 @@ def _count_rows(inputs: Any, kwargs: Mapping[str, Any], dim: int, device_count: 
 
 
 def _check_batchmean(target: Any, dim: int) -> None:
-    """Raise ValueError if rows are not in dimension 0, by whose size ``"batchmean"`` divides.
-
-    The output of a loss with this reduction has the shape of ``target``.
-    """
+    """Raise ValueError if rows are not in dimension 0, by whose size ``"batchmean"`` divides."""
     leaves = InputLeaves()
     leaves.flatten(target, dim, "target")
     dims = [leaf.dim % leaf.tensor.dim() for leaf in leaves.splits] or [dim]
@@ -350,11 +344,7 @@ def _mean_of_batch(parts: Sequence[_Part], device: DeviceLike) -> Tensor:
 
 
 def _check_sizes(all_sizes: Sequence[tuple[int, ...]], rows: Sequence[int]) -> None:
-    """Raise ValueError if the number of elements for each row differs between the replicas.
-
-    ``all_sizes`` has the sizes of the tensors of each replica. A tensor may have the same size in
-    all replicas.
-    """
+    """Raise ValueError if the elements for each row differ between the replicas."""
     has_equal_structure = len({*map(len, all_sizes)}) == 1
     columns = zip(*all_sizes, strict=True) if has_equal_structure else [[*map(sum, all_sizes)]]
     for sizes in columns:
