@@ -90,10 +90,7 @@ def _made_attributes(
     pairs: Sequence[tuple[Any, Any]],
     items: Callable[[Any], Iterable[tuple[Any, Any]]],
 ) -> set[str] | None:
-    """Return the names of the attributes of ``value`` that ``call`` makes.
-
-    Return None if ``call`` fails, or returns an object with other items.
-    """
+    """Return the attributes that ``call`` makes as they are; None if it makes other items."""
     try:
         control = call(type(value), [key for key, _ in pairs], [part for _, part in pairs])
         pair = frozenset([(id(value), id(control))])
@@ -151,10 +148,7 @@ def slots_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_cached(member: Any) -> bool:
-    """Return whether ``member`` of a class is a ``cached_property`` or a similar descriptor.
-
-    It computes a value at the first access, and stores it in the attribute of its own name.
-    """
+    """Return whether ``member`` stores a value in the attribute of its own name."""
     kind = type(member)
     return hasattr(kind, "__get__") and not (hasattr(kind, "__set__") or callable(member))
 
@@ -162,10 +156,7 @@ def _is_cached(member: Any) -> bool:
 def is_same(
     first: Any, second: Any, counterparts: frozenset[tuple[int, int]] = frozenset()
 ) -> bool:
-    """Return whether two values are one object, or equal in all parts.
-
-    ``counterparts`` are the ids of pairs that count as equal: the objects that contain the values.
-    """
+    """Return whether two values are equal in all parts. ``counterparts`` are pairs that are."""
     pair = (id(first), id(second))
     if first is second or pair in counterparts:
         return True

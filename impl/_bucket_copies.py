@@ -83,12 +83,10 @@ def detached_copies(
     *,
     buffer_size: int = REPLICA_BUFFER_SIZE,
 ) -> _Rows:
-    """Copy ``tensors`` to each of ``devices``, without history.
+    """Copy ``tensors`` as :func:`attached_copies` does, without history.
 
-    The arguments are those of :func:`attached_copies`. Return a list of copies for each device.
-    The first list for the device of a source holds the source itself. All other lists hold
-    row-major copies in new memory that do not require grad. The copies in one list may share one
-    storage.
+    The first list for the device of a source holds the source itself. All other copies do not
+    require grad.
     """
     return _copy_bucket_by_bucket(
         _copy_detached, tensors, devices, plan_buckets(tensors, buffer_size)
@@ -101,11 +99,7 @@ def _copy_bucket_by_bucket(
     devices: Sequence[torch.device],
     plan: Sequence[Sequence[int]],
 ) -> _Rows:
-    """Copy ``tensors`` to each of ``devices``, bucket by bucket.
-
-    ``plan`` contains the indices of the tensors in each bucket. ``copy_rows`` copies one bucket.
-    Return for each device a list of copies, in the order of ``tensors``.
-    """
+    """Copy the buckets of ``plan``. Return for each device the copies of ``tensors``."""
     rows: _Rows = [[] for _ in devices]
     for indices in plan:
         bucket = [tensors[index] for index in indices]
@@ -196,11 +190,9 @@ def _copy_by_autograd_node(
 
 
 def _single_output_view(output: Tensor) -> Tensor:
-    """Return a view of ``output`` that may be changed in place.
+    """Return a view of ``output``, one of several of a node, that may be changed in place.
 
-    ``output`` is one of several outputs of the bucket's node. Autograd forbids in-place changes of
-    such outputs (pytorch/pytorch#37246), because it cannot replace their node. The view has its
-    own node with one output, which autograd can replace (see ``_copy_attached``).
+    The view has a node with one output, which autograd can replace (pytorch/pytorch#37246).
     """
     if output.is_inference():
         # Autograd forbids in-place changes of inference tensors, and views of them have no node.
@@ -246,10 +238,7 @@ class CopiedBucket(Function):
 def _sum_rows(
     rows: Sequence[Sequence[Tensor | None]], device: torch.device
 ) -> list[Tensor | None]:
-    """Return the sum of the gradients of each tensor, on ``device``.
-
-    ``rows`` has one list of gradients for each device.
-    """
+    """Return the sums of the gradients in ``rows``, which has a list for each device."""
     columns = list(zip(*rows, strict=True))
     # One operation adds the gradients of all tensors whose gradients are dense on all devices.
     # Sums with sparse or missing gradients are computed tensor by tensor.
@@ -279,10 +268,7 @@ def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor
 def _separate_source(
     bucket: Sequence[Tensor], devices: Sequence[torch.device]
 ) -> tuple[int | None, list[torch.device]]:
-    """Return the index of the first entry of ``devices`` on the bucket's device, and the rest.
-
-    The index is None if there is no such entry.
-    """
+    """Return the first index of the bucket's device, or None, and the other devices."""
     device = bucket[0].device
     source = devices.index(device) if device in devices else None
     return source, [other for index, other in enumerate(devices) if index != source]

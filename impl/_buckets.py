@@ -91,10 +91,9 @@ def packed_alignment(devices: Iterable[torch.device], dtype: torch.dtype) -> int
 
 
 def pack(tensors: Sequence[Tensor], spacing: int) -> Tensor:
-    """Concatenate dense tensors into one flat tensor.
+    """Concatenate dense tensors, each at a multiple of ``spacing`` elements.
 
-    Each tensor begins at a multiple of ``spacing`` elements. The gaps between tensors contain
-    zeros. For a single contiguous tensor the result is a view.
+    The gaps contain zeros. For a single contiguous tensor the result is a view.
     """
     gaps = [-tensor.numel() % spacing for tensor in tensors]
     gaps[-1] = 0
@@ -140,12 +139,10 @@ _LARGE_BYTES = 1024 * 1024
 
 @without_grad
 def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
-    """Copy a bucket to each of ``devices``.
+    """Copy a bucket to each of ``devices``. Return a list of copies for each device.
 
-    The tensors of a bucket have the same device, dtype and layout. Return for each device a list
-    of plain tensors without history, in the order of the bucket. Each tensor is row-major, is
-    aligned like a new tensor, and has its own version counter. The tensors of one list may share
-    one storage. Different lists share no storage with each other or with the bucket.
+    Each copy is plain, without history, row-major, aligned like a new tensor, and has its own
+    version counter. Only the tensors of one list may share a storage.
     """
     if not devices:
         return []
@@ -171,10 +168,9 @@ def _packed_copies(
 
 
 def partition_by_size(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
-    """Return the indices of the tensors to pack, and the indices of those to copy separately.
+    """Return the indices of the tensors to pack, sorted by shape, and those of the other tensors.
 
-    Sparse tensors are not packed, nor is a single small tensor. The tensors to pack are sorted by
-    shape: consecutive tensors with the same shape are unpacked in one operation.
+    Consecutive tensors with the same shape are unpacked in one operation.
     """
     sizes = _sizes_in_bytes(bucket)
     small = [index for index, size in enumerate(sizes) if size < _LARGE_BYTES]

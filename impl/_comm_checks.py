@@ -53,10 +53,7 @@ def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -
 
 
 def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool = False) -> int:
-    """Check that inputs can be concatenated. Return ``dim`` as a non-negative number.
-
-    Unless ``any_device`` is true, all inputs must be on the accelerator.
-    """
+    """Check that inputs can be concatenated. Return ``dim`` as a non-negative number."""
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
     dims, expected = tensors[0].dim(), list(tensors[0].shape)

@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.autograd.function import BackwardCFunction
 
 from ._inputs import find_tensors
@@ -42,11 +42,7 @@ _Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class _CompiledFunctions:
-    """The compiled functions of one module, one for each device.
-
-    Each function is a compiled copy of ``body``. It is called with a replica and the replica's
-    arguments.
-    """
+    """The compiled functions of one module, one for each device: copies of ``body``."""
 
     def __init__(self, compiler: _Compiler, body: FunctionType) -> None:
         self.compiler = compiler
@@ -102,10 +98,7 @@ def attach_compiled_code(
     replicas_of: Callable[[nn.Module], Sequence[nn.Module]],
     devices: Sequence[torch.device],
 ) -> None:
-    """Attach compiled code to the replicas of compiled modules, one replica on each device.
-
-    Mark these replicas, and the replicas of all modules that contain a compiled module.
-    """
+    """Attach compiled code to replicas, and mark them and the replicas that contain them."""
     if not (is_compilation_loaded() and any(map(_may_be_compiled, modules))):
         return
     compiled = []
@@ -173,10 +166,8 @@ def _attach_to_replica(replica: nn.Module, function: Callable[..., Any]) -> None
 def _separate_backward_contexts(output: Any, first: int) -> None:
     """Register a hook that gives each compiled node a copy of the context variables in backward.
 
-    A backward pass has one copy of the caller's context. Before PyTorch 2.14, compiled code enters
-    this context in the thread of its device, and two threads cannot enter one context at the same
-    time. The nodes are found from the tensors in ``output``. Their sequence numbers are ``first``
-    or larger.
+    Two threads cannot enter one context at the same time, as compiled code of two devices would
+    before PyTorch 2.14. The nodes of ``output`` have sequence numbers from ``first``.
     """
     pending = [tensor.grad_fn for tensor in find_tensors(output, "output")]
     seen = {None}
@@ -187,9 +178,5 @@ def _separate_backward_contexts(output: Any, first: int) -> None:
         seen.add(node)
         if was_created_since(first, node):
             if isinstance(node, BackwardCFunction):
-                node.register_prehook(_use_own_context)
+                node.register_prehook(lambda _: copy_context_of_backward())
             pending += [next_node for next_node, _ in node.next_functions]
-
-
-def _use_own_context(grads: Sequence[Tensor | None]) -> None:
-    copy_context_of_backward()

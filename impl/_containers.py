@@ -100,10 +100,7 @@ class Branch(Node):
 
     @staticmethod
     def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
-        """Return a pair for each member: its key or index, and the member of each of ``values``.
-
-        ``values`` are containers of the same kind. Raise ValueError if they differ in length.
-        """
+        """Return pairs: the key or index of a member, and the member of each of ``values``."""
         return enumerate(zip(*values, strict=True))
 
     def unflatten(self, count: int, pieces: Pieces) -> Sequence[Any]:
@@ -329,10 +326,7 @@ def _field_names(instance: Any) -> list[str]:
 
 
 def recipe_of(value: Any, branch: type[Branch]) -> Recipe | None:
-    """Return how to rebuild ``value``, whose node has the class ``branch``.
-
-    Return None if it has no attributes.
-    """
+    """Return how to rebuild ``value``, of the node class ``branch``, if it has attributes."""
     is_dataclass = issubclass(branch, FieldsBranch)
     return find_recipe(value, branch.calls, branch.items, items_are_attributes=is_dataclass)
 
@@ -407,10 +401,7 @@ def _rebind(part: Any, template: Any, built: Any) -> Any:
 
 
 def _copy_with_items(template: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
-    """Return a copy of ``template`` with the items ``pairs``.
-
-    If copying or setting an item fails, call the class of ``template`` with ``pairs``.
-    """
+    """Return a copy of ``template`` with other items, made by its class if a copy refuses them."""
     try:
         built: Any = copy.copy(template)
         for key, value in pairs:

@@ -13,11 +13,7 @@ from ._torch_private import PARAMETER_MARK, use_plain_operators
 
 
 def has_own_operators(tensor: Tensor) -> bool:
-    """Return whether the class of ``tensor`` defines its own ``__torch_dispatch__``.
-
-    The class may lack an operator: jagged nested tensors and masked tensors have ``chunk``, but
-    no ``split_with_sizes``.
-    """
+    """Return whether the class of ``tensor`` defines its own ``__torch_dispatch__``."""
     return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
@@ -98,10 +94,7 @@ def _may_be_state(value: Any) -> bool:
 
 
 def detached(tensor: Tensor, source: Tensor) -> Tensor:
-    """Return a new tensor with the memory of ``tensor``, and the class of a copy of ``source``.
-
-    A replica may set attributes of the new tensor or call ``requires_grad_``.
-    """
+    """Return a new tensor with the memory of ``tensor``, and the class of a copy of ``source``."""
     if type(tensor) in PLAIN_CLASSES and not source.__dict__:
         return tensor.detach()
     with use_plain_operators():
@@ -123,17 +116,13 @@ def copy_attributes(source: Tensor, copy: Tensor) -> None:
 def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
     """Return ``tensor`` on ``device``, with the same dense strides. Gradients flow back to it.
 
-    A tensor that is already on ``device`` is copied only if ``copy`` is True. The host waits only
-    for copies to the CPU, because no stream orders later reads on the CPU.
+    The host waits only for copies to the CPU, because no stream orders later reads on the CPU.
     """
     return tensor.to(device, non_blocking=not is_cpu(device), copy=copy)
 
 
 def move_by_own_operators(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
-    """Return ``tensor``, of a class with its own operators, on ``device``. Gradients flow back.
-
-    If ``tensor`` is already on ``device``, it is copied only if ``copy`` is True.
-    """
+    """Return ``tensor``, of a class with its own operators, on ``device``. Gradients flow back."""
     if tensor.layout is not torch.jagged or not tensor.requires_grad or tensor.device == device:
         # The method `to` of torchao's tensors refuses the argument `copy`.
         moved = tensor.to(device, non_blocking=not is_cpu(device))

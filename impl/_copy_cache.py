@@ -151,9 +151,7 @@ def _have_equal_bits(a: Tensor, b: Tensor) -> bool:
 class CopyEntry:
     """Tensors and their copies, and the state of both when the copies were made.
 
-    Args:
-        sources: The tensors, all of which :func:`find_comparable` has returned.
-        rows: For each device, a list with the copy of each tensor, or None.
+    ``rows`` has for each device a list with the copy of each tensor, or None.
     """
 
     def __init__(self, sources: Sequence[Tensor], rows: Sequence[Sequence[Any]]) -> None:
@@ -185,10 +183,7 @@ class CopyEntry:
         )
 
     def find_unseen_change(self) -> int | None:
-        """Return the index of a source whose last copy has other bits, though no change is seen.
-
-        Wait for the devices.
-        """
+        """Return the index of a source whose last copy has other bits, without a seen change."""
         seen = self.find_seen_changes().union(self.samples.find(self.samples.differences()))
         for index, (source, copy) in enumerate(zip(self.sources, self.rows[-1], strict=True)):
             # A replica may lack a tensor, or have another one in its place.

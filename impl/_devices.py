@@ -45,10 +45,7 @@ def accelerator_type() -> str | None:
 
 @cache
 def _is_usable(device_type: str) -> bool:
-    """Return whether ``device_type`` is the type of an accelerator that is available.
-
-    The result is cached, because queries of the driver are slow.
-    """
+    """Return whether a type is that of an available accelerator. Queries of a driver are slow."""
     if device_type == "cpu":
         return False
     try:
@@ -61,11 +58,7 @@ def _is_usable(device_type: str) -> bool:
 
 
 def device_count(device_type: str | None = None) -> int:
-    """Return the number of devices of a type, by default of the accelerator.
-
-    Return 0 if there is no accelerator. Raise RuntimeError if the back end does not offer this
-    number.
-    """
+    """Return the number of devices of a type, by default of the accelerator; 0 without one."""
     try:
         count: int = runtime_of_type(device_type).device_count()
     except AttributeError as error:  # torch.accelerator calls the back end's device module.
@@ -79,10 +72,7 @@ def runtime_of(device: torch.device) -> Any:
 
 
 def runtime_of_type(device_type: str | None) -> Any:
-    """Return an object with the functions of ``torch.accelerator`` for ``device_type``.
-
-    None stands for the type of the accelerator.
-    """
+    """Return the functions of ``torch.accelerator`` for a type, by default the accelerator's."""
     accelerator = torch.accelerator.current_accelerator()
     if device_type is None or accelerator is None or accelerator.type == device_type:
         return torch.accelerator
@@ -90,10 +80,7 @@ def runtime_of_type(device_type: str | None) -> Any:
 
 
 def runtimes_with_streams(devices: Iterable[torch.device]) -> dict[torch.device, Any]:
-    """Return :func:`runtime_of` for those of ``devices`` that have streams.
-
-    Each device type is looked up once. Raise RuntimeError if one of these devices does not exist.
-    """
+    """Return :func:`runtime_of` for the devices that have streams. Check that these exist."""
     runtimes: dict[str, Any] = {}
     counts: dict[str, int] = {}
     by_device: dict[torch.device, Any] = {}
@@ -111,8 +98,7 @@ def runtimes_with_streams(devices: Iterable[torch.device]) -> dict[torch.device,
 def check_exists(device: torch.device, count: int | None = None) -> None:
     """Raise RuntimeError if ``device`` is not one of the ``count`` devices of its type.
 
-    By default the devices are counted. A back end may end the process if it is asked for the
-    stream of a missing device.
+    A back end may end the process if it is asked for the stream of a missing device.
     """
     count = device_count(device.type) if count is None else count
     if device.index >= count:
@@ -141,10 +127,7 @@ def _parse(text: str) -> torch.device:
 
 
 def type_to_use(device: DeviceLike | None) -> str | None:
-    """Return the type of ``device`` if it can be used, else the type of the accelerator.
-
-    The CPU counts as a type that cannot be used. The result is None if there is no accelerator.
-    """
+    """Return the type of ``device`` if it is a usable accelerator, else the accelerator's."""
     if isinstance(device, str):
         device = _parse(device)
     if isinstance(device, torch.device) and _is_usable(device.type):
@@ -177,11 +160,7 @@ def is_cuda(device: torch.device) -> bool:
 
 
 def alignment_on(device: torch.device) -> int:
-    """Return the alignment of new tensors on ``device`` in bytes.
-
-    CUDA's allocator aligns to 512 bytes, PyTorch's CPU allocator to 64. For other accelerators 64
-    bytes are assumed.
-    """
+    """Return the alignment of new tensors in bytes: CUDA's; else, or assumed, that of the CPU."""
     return 512 if is_cuda(device) else 64
 
 
@@ -241,10 +220,7 @@ def is_ordinal(device: object) -> TypeGuard[int]:
 
 
 def device_at(ordinal: int, device_type: str | None = None) -> torch.device:
-    """Return the device with an ordinal, by default of the accelerator.
-
-    Raise RuntimeError if ``ordinal`` is negative or above 127, or there is no accelerator.
-    """
+    """Return the device with an ordinal. Raise RuntimeError if no device can have it."""
     if ordinal < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
     if ordinal > _MAX_INDEX:
@@ -282,10 +258,7 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
-    """Convert ``device`` as :func:`as_device_or_current` does, and the deprecated -1 to the CPU.
-
-    With ``warns``, -1 issues a FutureWarning that points to the caller of the calling function.
-    """
+    """Convert ``device`` as :func:`as_device_or_current` does, and -1, with a warning, to CPU."""
     if not (is_ordinal(device) and device == -1):
         return as_device_or_current(device)
     if warns:
@@ -299,10 +272,7 @@ def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
 
 
 def current_device(device_type: str | None = None) -> torch.device:
-    """Return the current device of a type, by default of the accelerator.
-
-    Raise RuntimeError if there is no accelerator.
-    """
+    """Return the current device of a type, by default of the accelerator."""
     device_type = device_type or _require_accelerator()
     return torch.device(device_type, runtime_of_type(device_type).current_device_index())
 
@@ -310,11 +280,7 @@ def current_device(device_type: str | None = None) -> torch.device:
 def call_on_device(
     device: torch.device, function: Callable[..., _R], *args: Any, **kwargs: Any
 ) -> _R:
-    """Call ``function(*args, **kwargs)`` while ``device`` is current.
-
-    For the CPU the current device does not change. The earlier device is restored, even after an
-    interrupt.
-    """
+    """Call ``function(*args, **kwargs)`` while ``device`` is current, unless it is the CPU."""
     if is_cpu(device):
         return function(*args, **kwargs)
     accelerator = runtime_of(device)

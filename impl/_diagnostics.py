@@ -47,10 +47,7 @@ def explain(
     arguments: Any,
     tensor: Tensor | None,
 ) -> None:
-    """Add a note to an error of the replica ``index``, if its cause is known.
-
-    ``tensor`` is the first one in ``arguments``.
-    """
+    """Add a note to an error of a replica, if its cause is known."""
     with suppress(Exception):  # A class of exceptions may refuse notes, or a text.
         if type(error) not in EXPLAINED:
             return  # `__str__` of a subclass may end the program.
@@ -91,11 +88,7 @@ def explain(
 
 
 def warn_of_closures(values: Iterable[Any], modules: Sequence[nn.Module]) -> None:
-    """Warn once of each function or object among ``values`` that refers to one of ``modules``.
-
-    The first of ``modules`` is the root. A function refers to a module by a variable of its
-    closure, a global variable, a default argument or an attribute.
-    """
+    """Warn once of each function or object among ``values`` that refers to one of ``modules``."""
     unchecked = [
         each
         for each in values
@@ -130,10 +123,7 @@ def _mark_checked(value: Any, root: nn.Module) -> bool:
 
 
 def _device_note(replica: object, device: torch.device, arguments: object) -> str | None:
-    """Return the cause of an error that tensors of ``replica`` are on different devices.
-
-    ``device`` is that of the replica. The result is None if no cause is found.
-    """
+    """Return why tensors of ``replica`` are on different devices, if a cause is found."""
     if not isinstance(replica, nn.Module):
         return None
     tree = set(map(id, replica.modules()))
@@ -172,11 +162,7 @@ def _device_note(replica: object, device: torch.device, arguments: object) -> st
 
 
 def _find(value: Any, is_wanted: Callable[[Any], bool]) -> Any:
-    """Return the first wanted object to which ``value`` refers in a few steps, or None.
-
-    Closures, global variables, default arguments, partials, methods, containers and attributes are
-    searched.
-    """
+    """Return the first wanted object to which ``value`` refers in a few steps, or None."""
     seen: set[int] = set()
     level = [value]
     for _ in range(_DEPTH + 1):

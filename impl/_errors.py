@@ -43,11 +43,7 @@ class _KeyErrorMessage(str):
 
 
 def capture(function: Callable[..., Any], /, *args: Any) -> Any:
-    """Return the result of ``function(*args)``, or a :class:`CapturedError` with its exception.
-
-    The local variables of all frames in the traceback are cleared, so that the exception keeps no
-    tensor alive and is in no reference cycle.
-    """
+    """Return ``function(*args)``, or a :class:`CapturedError` without local variables."""
     try:
         return function(*args)
     except BaseException as error:
@@ -89,12 +85,7 @@ def reraise(error: BaseException, location: str) -> Never:
 
 
 def raise_rebuilt(error: Exception, text: str) -> Never:
-    """Raise an exception that occurred in another process.
-
-    The raised exception is new. It has the type of ``error``, or is a RuntimeError if this type
-    cannot be built from a text. Its message or a note contains ``text``, and its cause is
-    ``error``.
-    """
+    """Raise an exception of another process, as :func:`reraise` does, with the text ``text``."""
     raise _rebuild(error, text) from _without_traceback(error)
 
 
@@ -106,9 +97,8 @@ def format_error(error: Exception, location: str) -> str:
 def _format_traceback(error: BaseException, *outer: BaseException) -> str:
     """Format ``error`` and its causes. Omit causes that the text of ``error`` contains.
 
-    The error of a nested ``parallel_apply`` contains the text of its cause. If the cause were
-    appended, the text would double at each level of nesting. ``outer`` are the errors of which
-    ``error`` is the direct or indirect cause.
+    With the text of its cause, that of a nested ``parallel_apply`` would double at each level.
+    ``outer`` are the errors of which ``error`` is a cause.
     """
     cause, seen = error.__cause__, (*outer, error)
     has_cause_text = False

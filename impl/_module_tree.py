@@ -11,10 +11,7 @@ from ._torch_private import exclude_from_compilation
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The modules of a tree in depth-first order, parents first, and their tensors in this order.
-
-    There are no duplicates.
-    """
+    """The modules of a tree, parents first, and their tensors in this order, each once."""
 
     modules: list[nn.Module]
     parameters: list[Tensor]

@@ -26,10 +26,7 @@ def call_on_one_device(
     target: DeviceId,
     dim: int,
 ) -> Any:
-    """Return the outputs of ``module``, which is on ``source``, with tensors moved to ``target``.
-
-    The arguments are moved to ``source``. Their tensors must have the dimension ``dim``.
-    """
+    """Return the outputs of ``module`` on ``source``, with tensors moved to ``target``."""
     is_recorded = is_compiling_or_tracing()
     if (is_recorded or has_transforms()) and is_movable((inputs, kwargs), dim):
         args, kwargs = move_tensors((inputs, kwargs), source)

@@ -70,12 +70,10 @@ def split_packed(
 
 
 def cat_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequence:
-    """Concatenate packed sequences. The sequences of all chunks keep the original order.
+    """Concatenate packed sequences, in the original order, around the rows ``data`` of all chunks.
 
-    ``data`` contains the rows of all chunks, one chunk after the other. The rows in ``chunks`` are
-    ignored. The result is on the device of ``data``, and gradients flow back to ``data``.
-    Sequences of equal length keep their order. The result has no sorting indices if no chunk has
-    any and the lengths never increase. The host waits for a device on which a chunk has indices.
+    The result has no sorting indices if no chunk has any and the lengths never increase. The host
+    waits for a device on which a chunk has indices.
     """
     reached, rows = _rows_by_step(chunks)
     by_length = reached.sum(0).sort(descending=True, stable=True).indices
@@ -92,11 +90,7 @@ def _or_identity(indices: Tensor | None, packed: PackedSequence) -> Tensor:
 
 
 def _rows_by_step(chunks: Sequence[PackedSequence]) -> tuple[Tensor, Tensor]:
-    """Return two tensors of shape ``(steps, sequences)``, for the sequences of all chunks.
-
-    The first says whether the sequence has a row at the step. The second has the index of this
-    row.
-    """
+    """Return whether each sequence of all chunks has a row at each step, and the row's index."""
     steps = max(len(chunk.batch_sizes) for chunk in chunks)
     totals = [int(chunk.batch_sizes.sum()) for chunk in chunks]
     reached, rows = [], []

@@ -115,11 +115,7 @@ def check_devices_exist(placement: Placement) -> None:
 
 
 def check_balance(device_ids: Sequence[DeviceLike]) -> None:
-    """Warn if the devices differ much in memory or cores.
-
-    The warning points to the caller of the calling function. A device without index is the current
-    device. Raise ValueError if ``device_ids`` is empty or contains the CPU.
-    """
+    """Warn, at the caller of the calling function, of devices that differ in memory or cores."""
     ordinals = [device_index(device, optional=True) for device in device_ids]
     device_type = type_to_use(next(iter(device_ids), None))
     get_properties = torch.get_device_module(device_type).get_device_properties
@@ -143,10 +139,7 @@ def warn_of_ignored_devices() -> None:
 
 
 def _as_device_id(device: DeviceLike | None) -> DeviceId:
-    """Return an ordinal if ``device`` is of PyTorch's accelerator, else a ``torch.device``.
-
-    None, or a device without index, is the current device.
-    """
+    """Return an ordinal if ``device`` is of PyTorch's accelerator, else a ``torch.device``."""
     if is_ordinal(device):
         return int(device)
     resolved = as_device_or_current(device)

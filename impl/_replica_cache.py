@@ -176,10 +176,7 @@ def _are_same(objects: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _add_containers(value: Any, containers: dict[int, Collection[Any]]) -> None:
-    """Add ``value`` to ``containers`` if it is a plain container, and the plain containers in it.
-
-    Those of a partial are its arguments, its keywords and its attributes.
-    """
+    """Add ``value`` and the containers in it, also in partials, to ``containers``."""
     if type(value) is partial:
         value = (value.func, value.args, value.keywords, vars(value))
         for member in value:
@@ -228,8 +225,7 @@ class ReplicaCache(CopyCache[ReplicaEntry]):
     ) -> Sequence[Any]:
         """Return one replica with the current state of ``module`` for each device.
 
-        If none are kept, or the module has changed, ``build`` builds them. Without ``samples``
-        these are compared later. Raise RuntimeError if grad mode is on.
+        If none are kept, or the module has changed, ``build`` builds them.
         """
         if torch.is_grad_enabled():
             raise RuntimeError(
@@ -260,11 +256,7 @@ class ReplicaCache(CopyCache[ReplicaEntry]):
             return entry.replicas
 
     def seem_current(self, module: nn.Module, replicas: Sequence[Any]) -> bool:
-        """Return whether ``replicas`` are kept, and a cheap check of ``module`` finds no change.
-
-        If so, note a forward that uses them without samples. The devices' current streams must
-        be those for which ``replicas`` were found.
-        """
+        """Return whether ``replicas`` are kept and seem current; if so, note a use of them."""
         if has_modes_or_transforms():
             return False
         with self.lock:
@@ -320,8 +312,7 @@ def _may_be_statistic(buffer: Tensor | None) -> bool:
 def keep_replicas(wrapper: nn.Module) -> Iterator[None]:
     """Return a context manager that keeps the replicas of ``wrapper``. Blocks may be nested.
 
-    At the end of the outermost block, raise RuntimeError if a forward may have used old values.
-    If an exception ends the block, warn.
+    The end of the outermost block reports a use of old values, by a warning after an exception.
     """
     kept = ReplicaCache.find_or_make(wrapper)
     block, is_complete = object(), False

@@ -117,10 +117,7 @@ class ReplicaPool:
         return len(self._in_flight)
 
     def accepts(self, limit: int) -> bool:
-        """Return whether to take batches, until there are ``limit``.
-
-        To take several at a time is faster, because the module is checked each time.
-        """
+        """Return whether to take batches, up to ``limit``. To take several at a time is faster."""
         num_free = limit - len(self._in_flight)
         return 2 * num_free >= limit or (num_free > 0 and not self._waiting)
 
@@ -257,10 +254,7 @@ def map_batches(
     pool: ReplicaPool,
     limit: int,
 ) -> Generator[Any]:
-    """Yield the output of each of ``batches``. At most ``limit`` of them are in ``pool``.
-
-    ``update``, of the pool, is called when batches are taken after the caller had control.
-    """
+    """Yield the outputs. ``update`` is called when batches are taken after a ``yield``."""
     begun, has_ended, failure = 0, False, None
     try:
         while True:

@@ -35,12 +35,10 @@ _ROUNDING = 1e-9
 def _chunk_lengths(
     extent: int, count: int, chunk_sizes: Sequence[float] | None = None
 ) -> list[int]:
-    """Return at most ``count`` chunk lengths that sum to ``extent``.
+    """Return at most ``count`` chunk lengths that sum to ``extent``; ``count`` zeros for no rows.
 
-    ``chunk_sizes`` either sum to ``extent``, or are proportions: each length is rounded up until
-    no rows are left. By default every length but the last is ``ceil(extent / count)``. The last
-    devices have no length if no rows are left for them. A device with size 0 before them has the
-    length 0. If ``extent`` is 0, there are ``count`` lengths of 0.
+    ``chunk_sizes`` are proportions: each length is rounded up until no rows are left. By default
+    every length but the last is ``ceil(extent / count)``.
     """
     if extent == 0:
         return [0] * count
@@ -57,10 +55,10 @@ def split_simple(
     dim: int,
     chunk_sizes: Sequence[float] | None = None,
 ) -> list[Sequence[Any]] | None:
-    """Return the parts of each of ``values`` as ``scatter`` makes them, in less time.
+    """Return the parts of each of ``values`` as ``scatter`` makes them, in less time, or None.
 
-    Return None if there are others than constants and plain tensors with equally many rows.
-    Tensors that need gradients, and copies from or to the CPU, need more.
+    The values must be constants and plain tensors with equally many rows. Tensors that need
+    gradients, and copies from or to the CPU, need more.
     """
     count, has_grad_mode = len(devices), torch.is_grad_enabled()
     tensors: list[Tensor] = []
@@ -105,10 +103,7 @@ def _move(chunk: Tensor, device: torch.device) -> Tensor:
 
 
 def check_chunk_sizes(chunk_sizes: Sequence[float], count: int | None) -> None:
-    """Raise ValueError unless there are ``count`` finite numbers >= 0, and one is > 0.
-
-    If ``count`` is None, any number of sizes is accepted.
-    """
+    """Raise ValueError unless there are ``count`` finite sizes, none negative, and not all 0."""
     with argument("chunk_sizes"):
         if len(chunk_sizes) != count and count is not None:
             raise ValueError(f"{len(chunk_sizes)} chunk sizes for {count} devices")
@@ -191,8 +186,8 @@ def scatter_leaves(
 ) -> dict[Leaf, Sequence[Any]]:
     """Return for each leaf its chunks, one on each of ``devices``.
 
-    ``lengths_of_leaves`` has the chunk lengths of each leaf. Rows beyond their sum are dropped.
-    ``even`` means that the lengths are those of ``Tensor.chunk``.
+    Rows beyond the sum of ``lengths_of_leaves`` are dropped. With ``even`` these are the lengths
+    of ``Tensor.chunk``.
     """
     pieces: dict[Leaf, Sequence[Any]] = {}
     split_tensors: dict[SplitLeaf, SplitTensor] = {}

@@ -40,10 +40,7 @@ def call_with_setting(
 
 
 def without_grad(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return a function that calls ``function`` while grad mode is off.
-
-    The earlier grad mode is restored, even after an interrupt.
-    """
+    """Return a function that calls ``function`` while grad mode is off."""
 
     def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         before = torch.is_grad_enabled()

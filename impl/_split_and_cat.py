@@ -13,12 +13,7 @@ from ._torch_private import is_any_autocast_on
 
 
 def wrap_dim(dim: int, num_dims: int) -> int:
-    """Return ``dim`` as a non-negative dimension of a tensor with ``num_dims`` dimensions.
-
-    Raises:
-        IndexError: The tensor has no dimension ``dim``.
-        TypeError: ``dim`` is not an int.
-    """
+    """Return ``dim``, of a tensor with ``num_dims`` dimensions, as a non-negative number."""
     dim = as_int("dim", dim)
     # As in PyTorch, a 0-dim tensor has the dimensions 0 and -1.
     extent = max(num_dims, 1)
@@ -33,14 +28,7 @@ def wrap_dim(dim: int, num_dims: int) -> int:
 def split_into_views(
     tensor: Tensor, count: int, lengths: Sequence[int] | None, dim: int
 ) -> tuple[Tensor, ...]:
-    """Split ``tensor`` into views of ``lengths`` rows, or evenly into at most ``count`` views.
-
-    Raises:
-        IndexError: ``tensor`` has no dimension ``dim``.
-        RuntimeError: ``tensor`` is 0-dim, a length is negative, or the sum of the lengths is not
-            the number of rows.
-        NotImplementedError: ``tensor`` is sparse.
-    """
+    """Split ``tensor`` into views of ``lengths`` rows, or evenly into at most ``count`` views."""
     dim = wrap_dim(dim, tensor.dim())
     if lengths is None:
         return torch.chunk(tensor, count, dim)
@@ -104,11 +92,7 @@ def _memory_format(tensors: Sequence[Tensor]) -> torch.memory_format:
 
 
 def _is_channels_last(tensor: Tensor) -> bool:
-    """Return whether ``tensor`` is channels-last and not row-major.
-
-    The strides of a channels-last tensor increase in this order: channels, width, height, depth,
-    batch.
-    """
+    """Return whether the strides increase from channels, width, height, depth to batch."""
     shape, strides, dims = tensor.shape, tensor.stride(), tensor.dim()
     if dims not in (4, 5) or strides[1] == 0 or tensor.numel() == 0:
         return False

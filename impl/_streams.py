@@ -27,9 +27,8 @@ _R = TypeVar("_R")
 def call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any) -> _R:
     """Call ``function(*args)`` while ``stream`` and its device are current.
 
-    The earlier stream and device are restored, even after an interrupt. ``with stream`` is not
-    safe here: it stores the state to restore in the stream object, so two threads with the same
-    current stream would restore each other's device and stream.
+    ``with stream`` stores the state to restore in the stream object, so two threads with the same
+    current stream would restore each other's.
     """
     streams = {stream: current_stream(stream.device)}
     result: _R = call_on_device(stream.device, call_on_streams, streams, function, *args)
@@ -41,8 +40,7 @@ def call_on_streams(
 ) -> _R:
     """Call ``function(*args)`` while the keys of ``streams`` are current, each on its device.
 
-    Each value is the current stream of the same device. It is restored, even after an interrupt.
-    The current device does not change. There is at most one stream for each device.
+    Each value is the stream to restore on this device. The current device does not change.
     """
     runtimes = [*runtimes_with_streams(stream.device for stream in streams).values()]
     setters = [each.set_stream for each in runtimes]
@@ -59,11 +57,7 @@ def call_on_streams(
 
 
 def is_stream(value: object) -> bool:
-    """Return whether ``value`` is a stream.
-
-    Where a back end replaces ``torch.Stream``, PyTorch's own functions still return streams of the
-    replaced class.
-    """
+    """Return whether ``value`` is a stream, also of a class that a back end has replaced."""
     return isinstance(value, torch.Stream) or (
         accelerator_type() is not None
         and isinstance(value, type(torch.accelerator.current_stream()))
@@ -79,10 +73,7 @@ def current_stream(device: torch.device) -> torch.Stream:
 def current_stream_by_device(
     devices: Iterable[torch.device],
 ) -> dict[torch.device, torch.Stream]:
-    """Return the current streams of those of ``devices`` that have streams.
-
-    Raise RuntimeError if one of them does not exist.
-    """
+    """Return the current streams of ``devices`` that have streams. Check that these exist."""
     runtimes = runtimes_with_streams(devices).items()
     return {device: each.current_stream(device.index) for device, each in runtimes}
 
@@ -158,8 +149,7 @@ def save_streams(ctx: Any, devices: Iterable[torch.device]) -> None:
 def wait_for_grad(grad: Tensor) -> Tensor:
     """Make the current stream of the running node wait for ``grad``, and return ``grad``.
 
-    The next node waits only for the stream of this node. This stream may be on another device
-    than ``grad``.
+    The next node waits only for this stream, which may be on another device than ``grad``.
     """
     if has_streams(grad.device):
         here = current_device(type_to_use(grad.device))

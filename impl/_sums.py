@@ -13,10 +13,7 @@ from ._torch_private import add_lists
 
 
 def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
-    """Add ``tensors`` on the device ``ordinal``, as ``comm.reduce_add`` does.
-
-    Gradients flow back to the tensors.
-    """
+    """Add ``tensors`` on the device ``ordinal``, as ``comm.reduce_add`` does."""
     if not tensors:
         raise ValueError("Expected at least one tensor to add")
     for index, tensor in enumerate(tensors):
@@ -29,11 +26,7 @@ def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
 def reduce_lists(
     lists: Sequence[Sequence[Tensor]], ordinal: int, buffer_size: int
 ) -> list[Tensor]:
-    """Add lists of dense tensors index by index, as ``comm.reduce_add_coalesced`` does.
-
-    The sums are on the device ``ordinal``. Each bucket of at most ``buffer_size`` bytes is added
-    in one operation.
-    """
+    """Add lists of dense tensors index by index, each bucket in one operation."""
     sums: dict[int, Tensor] = {}
     for bucket in zip(*_plan_lists(lists, buffer_size), strict=True):
         members = zip(lists, bucket, strict=True)
@@ -43,11 +36,9 @@ def reduce_lists(
 
 
 def add_buckets(lists: Sequence[list[Tensor]], device: torch.device) -> list[Tensor]:
-    """Add two or more buckets of dense tensors index by index, in the given order, on ``device``.
+    """Add buckets of dense tensors index by index, in order, on ``device``. Gradients flow back.
 
-    The buckets have the same shapes, and each is on one device. Gradients flow back to the
-    tensors. If a bucket is not on ``device``, small tensors are packed for the transfer. The sums
-    are new tensors that are aligned like separately allocated ones.
+    Each bucket is on one device. The sums are new tensors, aligned like separately allocated ones.
     """
     if all(tensors[0].device == device for tensors in lists):
         return add_lists(lists)
@@ -79,10 +70,7 @@ def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list
 
 
 def _plan_lists(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
-    """Return for each list its buckets. A bucket is a list of indices of tensors.
-
-    For lists with equal dtypes and shapes the buckets are computed once.
-    """
+    """Return the buckets of each list, as lists of indices. Equal lists share one plan."""
     first, *others = lists
     plan = plan_buckets(first, buffer_size)
     kinds = [(tensor.dtype, tensor.shape) for tensor in first]
@@ -140,10 +128,7 @@ def _move_root_to_front(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]
 
 
 def _are_equal_dense_lists_on(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
-    """Return whether there are several lists of equal row-major tensors on the device ``ordinal``.
-
-    Tensors are equal if they have the same shape and dtype.
-    """
+    """Return whether lists on the device ``ordinal`` have equal row-major tensors."""
     if len(lists) == 1 or any(tensors[0].get_device() != ordinal for tensors in lists):
         return False
     kinds = {

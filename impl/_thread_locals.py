@@ -21,8 +21,7 @@ SINGLE_USE_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 def count_locals() -> int:
     """Return how many ``threading.local`` objects have values in this thread, plus a constant.
 
-    With ``SINGLE_USE_THREADS`` the result is always 0: there, counting stops all other threads,
-    and this has caused hangs.
+    With ``SINGLE_USE_THREADS``, where counting has caused hangs, the result is 0.
     """
     if SINGLE_USE_THREADS:
         return 0

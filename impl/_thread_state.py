@@ -28,10 +28,7 @@ _INFERENCE, _DEFAULT_DEVICE, _NUM_CONTEXTS = 0, 1, 2
 
 
 class _Scope:
-    """The settings that are transferred: those of the CPU and of one type of accelerator.
-
-    The last one is the current device of the accelerator.
-    """
+    """The transferred settings of the CPU and of one accelerator; last, its current device."""
 
     def __init__(self, device_type: str | None) -> None:
         types = ["cpu"]
@@ -144,7 +141,10 @@ class CallerState(NamedTuple):
     def states(
         self, devices: Sequence[torch.device], *, in_turn: bool = False
     ) -> list[ThreadState]:
-        """Return the states of :func:`thread_states`."""
+        """For each of ``devices``, return the state that a replica there inherits.
+
+        Unless the replicas run ``in_turn``, those on the CPU share the intra-op threads.
+        """
         scope, flags, num_threads = self
         on_cpu = [*map(is_cpu, devices)]
         at_once, share = 1 if in_turn else sum(on_cpu), num_threads
@@ -157,14 +157,6 @@ class CallerState(NamedTuple):
             else ThreadState(scope, [*flags[:-1], device.index], num_threads, False)
             for device, is_on_cpu in zip(devices, on_cpu, strict=True)
         ]
-
-
-def thread_states(devices: Sequence[torch.device], *, in_turn: bool = False) -> list[ThreadState]:
-    """For each of ``devices``, return the state that a replica there inherits from this thread.
-
-    Unless the replicas run ``in_turn``, those on the CPU share this thread's intra-op threads.
-    """
-    return CallerState.read(devices).states(devices, in_turn=in_turn)
 
 
 def call_in(state: ThreadState, function: Callable[[], Any]) -> Any:
@@ -238,10 +230,7 @@ class WorkerState:
 
 
 def _enter_contexts(scope: _Scope, flags: _Flags) -> ExitStack | None:
-    """Enter the contexts that ``flags`` need: inference mode, default device, autocast.
-
-    Return None if they need none.
-    """
+    """Enter the contexts of inference mode, default device and autocast, if one is needed."""
     if not (flags[_INFERENCE] or flags[_DEFAULT_DEVICE] or any(flags[scope.autocast])):
         return None
     contexts = ExitStack()

@@ -69,10 +69,7 @@ class PendingCall:
         self._done_lock.release()
 
     def wait(self) -> Any:
-        """Wait until the function has ended, then return its outcome and drop it.
-
-        An interrupt ends the wait, not the function.
-        """
+        """Wait for the outcome, return it and drop it. An interrupt ends the wait only."""
         self._done_lock.acquire()
         return self.take_outcome()
 
@@ -192,8 +189,7 @@ class _Pool:
     def close_after_fork(self) -> None:
         """Close the pool of the parent process in a forked child.
 
-        The child has only the thread that forked. If a replica forked, this thread is a worker of
-        the parent's pool, and calls :meth:`add_idle` when the replica ends.
+        The thread that forked, the only one, may be a worker, which calls :meth:`add_idle` later.
         """
         # During the fork, another thread of the parent process may have held the old lock.
         self._lock = threading.RLock()
@@ -221,11 +217,7 @@ _pool = _Pool()
 
 
 def start_in_thread(function: Callable[[], Any], state: ThreadState | None = None) -> PendingCall:
-    """Run ``function`` in another thread, immediately. Return the pending call.
-
-    The function runs in ``state``, whose context it enters itself; by default in the state of a
-    new thread. Raise RuntimeError if the system cannot start another thread.
-    """
+    """Run ``function`` in another thread, in ``state`` or that of a new thread."""
     return _pool.start(function, state)
 
 

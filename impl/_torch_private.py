@@ -235,10 +235,7 @@ def next_sequence_nr() -> int:
 
 
 def was_created_since(sequence_nr: int, node: Any) -> bool:
-    """Return whether ``node`` was created after ``next_sequence_nr()`` returned ``sequence_nr``.
-
-    The result is False for nodes that :func:`run_first_in_backward` has changed.
-    """
+    """Return whether ``node`` was created since; False for those of `run_first_in_backward`."""
     return bool(sequence_nr <= node._sequence_nr() < _MAX_SEQUENCE_NR)
 
 
@@ -336,10 +333,7 @@ _HOOK_DICTS = {name for name in vars(nn.Module()) if "_hooks" in name}
 
 
 def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
-    """Return the version counter of each tensor, and None for None.
-
-    An inference tensor has no counter. For it, return a new object that equals no other object.
-    """
+    """Return the version counter of each tensor; of an inference tensor, a unique object."""
     # Without it: changes of parameters would not be detected while replicas are kept.
     try:
         return [*map(_VERSION, tensors)]

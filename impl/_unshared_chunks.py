@@ -31,11 +31,10 @@ class UnsharedChunks:
         self._copied: list[tuple[Tensor, Tensor, Tensor, list[object]]] = []
 
     def separate(self, all_args: Sequence[Any], all_kwargs: Sequence[Any]) -> Iterable[Any]:
-        """Return ``all_args`` and ``all_kwargs`` with copies in place of views of one tensor.
+        """Return the arguments with copies in place of views of one tensor.
 
-        A view that requires grad is not copied, because autograd refuses changes of it. A tensor
-        of which one replica has two views is not copied, because a change of one view is a change
-        of the other.
+        A view that requires grad is not copied, because autograd refuses changes of it. Nor is a
+        tensor of which one replica has two views: a change of one is a change of the other.
         """
         arguments = [*zip(all_args, all_kwargs, strict=True)]
         replicas = [InputLeaves() for _ in arguments]
@@ -64,10 +63,7 @@ class UnsharedChunks:
         return copy
 
     def write_back(self) -> None:
-        """Change each tensor of which a replica has changed a chunk, and forget the chunks.
-
-        If a change has a gradient, as a product with a parameter has, the tensor gets its history.
-        """
+        """Change each tensor of which a replica has changed a chunk, and forget the chunks."""
         for view, copy, alias, version in self._copied:
             if version_counters([alias]) != version:
                 _write(view, copy if copy.requires_grad and copy.shape == view.shape else alias)

@@ -8,10 +8,7 @@ _SKIPPED = (__name__.rpartition(".")[0] + ".", "torch.")
 
 
 def warn_caller(text: str) -> None:
-    """Warn, with a UserWarning that points to the first frame outside of impl and torch.
-
-    Python shows a warning once a line. In a line of impl it would be shown once a process.
-    """
+    """Warn, at the first frame outside of impl and torch. Python shows a warning once a line."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_SKIPPED):
         frame, level = frame.f_back, level + 1

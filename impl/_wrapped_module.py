@@ -12,12 +12,7 @@ _OWN = frozenset(("module", "device_ids", "output_device", "dim", "src_device_ob
 
 
 class AttributeForwardingModule(nn.Module):
-    """A wrapper of ``module`` that may return the attributes of ``module`` as its own.
-
-    Attributes:
-        module_attributes: Whether public attributes that the wrapper lacks are read from
-            ``module``.
-    """
+    """A wrapper that may return the attributes of ``module`` as its own."""
 
     #: The default is a class attribute, so that a wrapper pickled without it can be loaded.
     module_attributes: bool = False

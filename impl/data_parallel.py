@@ -331,13 +331,9 @@ def data_parallel(
 ) -> Any:
     """Compute one batch on several devices. Unlike with DataParallel, replicas are never detached.
 
-    Args:
-        module: The module to run, with its parameters and buffers on the first device.
-        inputs: A tuple of positional arguments, or a single argument; None for no argument.
-        device_ids: See :class:`DataParallel`.
-        output_device: See :class:`DataParallel`.
-        dim: See :class:`DataParallel`.
-        module_kwargs: Keyword arguments.
+    ``inputs`` is a tuple of positional arguments, or a single argument; None for no argument.
+    ``module_kwargs`` are keyword arguments. The parameters and buffers of ``module`` must be on
+    the first device. The other arguments are those of :class:`DataParallel`.
 
     Returns:
         The outputs of the replicas, with tensors concatenated on ``output_device``. With one
@@ -347,10 +343,7 @@ def data_parallel(
         RuntimeError: There is no accelerator, and ``device_ids`` does not name the CPU; a
             parameter or buffer is not on the first device; torch.jit.trace records a call on
             several devices.
-        IndexError: ``device_ids`` is empty.
-        ValueError: ``device_ids`` mixes the CPU with other devices; two tensors have different
-            numbers of chunks.
-        Exception: A replica raised an exception; see :func:`parallel_apply`.
+        Exception: See :class:`DataParallel`, and :meth:`DataParallel.forward`.
     """
     placement = choose_devices(device_ids, output_device, module)
     if placement is None:

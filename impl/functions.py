@@ -53,12 +53,7 @@ class Broadcast(Function):
     def forward(
         ctx: Any, target_gpus: Iterable[DeviceLike | None], *inputs: Tensor
     ) -> tuple[Tensor, ...]:
-        """Copy ``inputs`` to each of ``target_gpus``.
-
-        Args:
-            ctx: The context of autograd.
-            target_gpus: ``k`` devices of the accelerator. The first is the device of ``inputs``.
-            inputs: ``n`` tensors on the accelerator.
+        """Copy ``inputs`` to each of ``target_gpus``, the first of which is their device.
 
         Returns:
             ``k * n`` tensors: the ``n`` tensors of the first device, then those of the next one.
@@ -104,11 +99,8 @@ class ReduceAddCoalesced(Function):
     ) -> tuple[Tensor, ...]:
         """Add the lists in ``grads`` index by index.
 
-        Args:
-            ctx: The context of autograd.
-            destination: The device of the sums. One of the lists must be on it.
-            num_inputs: ``n``, the number of tensors per device.
-            grads: ``k * n`` tensors: the ``n`` tensors of one device, then those of the next one.
+        ``grads`` are ``k * n`` tensors: the ``n`` tensors of one device, then those of the next
+        one. ``num_inputs`` is ``n``. One of the devices is ``destination``, that of the sums.
 
         Returns:
             ``n`` new row-major tensors.
@@ -148,19 +140,10 @@ class Scatter(Function):
         dim: int,
         input: Tensor,  # noqa: A002 - the reference's name, which callers may spell out
     ) -> tuple[Tensor, ...]:
-        """Split ``input`` along ``dim`` over ``target_gpus``.
-
-        Args:
-            ctx: The context of autograd.
-            target_gpus: ``k`` devices of the accelerator, or the CPU.
-            chunk_sizes: ``k`` non-negative sizes that sum to ``N``. By default all chunks but
-                the last have ``ceil(N / k)`` rows, so there may be fewer chunks than devices.
-            dim: The dimension to split. Negative values count from the last one.
-            input: A dense tensor on any device, of shape ``(*, N, *)`` with ``N`` at ``dim``.
+        """Split ``input`` along ``dim`` over ``target_gpus``, also of the CPU.
 
         Returns:
-            The chunks. A chunk on the device of ``input`` is a view. A chunk on another device is
-            a copy that keeps dense strides. Copies from the CPU run on a side stream, and the
+            The chunks of :func:`comm.scatter`. Copies from the CPU run on a side stream, and the
             current stream waits for them.
 
         Raises:
@@ -230,18 +213,11 @@ class Gather(Function):
     def forward(ctx: Any, target_device: DeviceLike | None, dim: int, *inputs: Tensor) -> Tensor:
         """Concatenate ``inputs`` along ``dim``.
 
-        Args:
-            ctx: The context of autograd.
-            target_device: The device of the result: of the accelerator, or the CPU (also -1,
-                which is deprecated). If all inputs are on the CPU, so is the result.
-            dim: The dimension to concatenate along. Negative values count from the last one.
-            inputs: ``k`` dense tensors of one shape except at ``dim``. 0-dim tensors are treated
-                as vectors of one element, with a warning, if ``dim`` is 0.
+        If all inputs are on the CPU, so is the result, else it is on ``target_device``. 0-dim
+        tensors are treated as vectors of one element, with a warning, if ``dim`` is 0.
 
         Returns:
-            A new tensor. Its dtype is that of the first input, or complex if any input is. It is
-            channels-last if all inputs are, else row-major. The host waits only for a result on
-            the CPU.
+            A new tensor, as of :func:`comm.gather`. The host waits only for a result on the CPU.
 
         Raises:
             AssertionError: Some inputs are on the CPU and others are not.

@@ -16,7 +16,7 @@ from ._devices import device_index as _get_device_index  # noqa: F401 - for copi
 from ._diagnostics import EXPLAINED, explain
 from ._errors import CapturedError, capture, reraise
 from ._replica_group import ReplicaGroup
-from ._thread_state import ThreadState, call_in, clear_old_casts, thread_states
+from ._thread_state import CallerState, ThreadState, call_in, clear_old_casts
 from ._threads import start_in_thread
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced
@@ -145,7 +145,7 @@ def parallel_apply(
     # Run compiled modules one after the other: PyTorch can compile in only one thread at a time.
     in_turn = in_turn or any(map(has_compiled_code, modules))
     group = ReplicaGroup(modules, _IN_TURN if in_turn else "")
-    states = thread_states(targets, in_turn=in_turn)
+    states = CallerState.read(targets).states(targets, in_turn=in_turn)
     # Two threads cannot enter one context at the same time.
     calls = [
         partial(copy_context().run, group.run, index, module, args, kwargs)
@@ -198,10 +198,7 @@ def _run_calls(
 
 
 def _run_in_turn(calls: Sequence[Callable[[], Any]], states: Sequence[ThreadState]) -> list[Any]:
-    """Run ``calls`` one after the other. After an interrupt, later calls do not begin.
-
-    The last entry of the result is then the interrupt, and all entries before it are None.
-    """
+    """Run ``calls`` one after the other. An interrupt ends them; other outcomes are then None."""
     outcomes: list[Any] = []
     for call, state in zip(calls, states, strict=True):
         outcome = start_in_thread(call, state).wait()

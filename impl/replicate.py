@@ -207,12 +207,7 @@ def _check_tensors(
 def _broadcast_coalesced_reshape(
     tensors: Sequence[Tensor], devices: Sequence[DeviceLike], detach: bool = False
 ) -> list[list[Tensor]]:
-    """Copy tensors to each of ``devices``. Unless ``detach`` is True, gradients flow back.
-
-    Return a list of copies for each device, or an empty list if ``tensors`` is empty.
-
-    :func:`replicate` calls ``attached_copies``, which has one autograd node for each bucket.
-    """
+    """Copy tensors to each of ``devices``. Unless ``detach`` is True, gradients flow back."""
     count = len(tensors)
     if count == 0:
         return []
@@ -223,12 +218,7 @@ def _broadcast_coalesced_reshape(
 
 
 def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) -> bool:
-    """Return whether the tree of ``module`` can be replicated.
-
-    The result is False if TorchScript is enabled and a script module has a Python child. Modules
-    in ``memo`` are not checked, except ``module``. The function adds the modules of the tree to
-    ``memo``.
-    """
+    """Return whether the tree of ``module`` can be replicated. Modules in ``memo`` can."""
     memo = set() if memo is None else memo
     modules = set(collect_tree(module).modules)
     unchecked = {module} | (modules - memo)

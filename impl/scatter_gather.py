@@ -119,12 +119,8 @@ def scatter_kwargs(
 ) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
     """Split positional and keyword arguments together, by the rules of :func:`scatter`.
 
-    Args:
-        inputs: The positional arguments.
-        kwargs: The keyword arguments; None for no arguments.
-        target_gpus: See :func:`scatter`.
-        dim: See :func:`scatter`.
-        chunk_sizes: See :func:`scatter`.
+    ``inputs`` are the positional arguments, and ``kwargs`` the keyword arguments; None stands for
+    none. The other arguments, and the errors, are those of :func:`scatter`.
 
     Returns:
         A tuple with the positional arguments of each replica, and a tuple of the same length with
@@ -132,10 +128,6 @@ def scatter_kwargs(
         tensor is split, or 0 if there are no arguments.
 
     Raises:
-        ValueError: See :func:`scatter`.
-        IndexError: See :func:`scatter`.
-        RuntimeError: See :func:`scatter`.
-        NotImplementedError: See :func:`scatter`.
         TypeError: ``inputs`` has no length; see :func:`scatter`.
     """
     targets, dim = _check_arguments(target_gpus, dim, chunk_sizes)
@@ -265,10 +257,7 @@ def _scatter_together(
     dim: int,
     chunk_sizes: Sequence[float] | None,
 ) -> list[list[Any]]:
-    """Split each of ``roots``: pairs of a value and its name in error messages.
-
-    Return for each root a list with one part for each replica.
-    """
+    """Return the parts of each of ``roots``: pairs of a value and its name in error messages."""
     # Flatten all values before any tensor is copied: the number of chunks depends on all tensors,
     # and sizes that do not match must raise an error before any device has work.
     only = targets[0] if len(targets) == 1 and isinstance(targets[0], torch.device) else None
@@ -318,11 +307,7 @@ def _copy_leaves(
 
 
 def _find_constants(leaves: OutputLeaves, dim: int) -> list[GatheredLeaf]:
-    """Return the leaves in attributes that have equal values in all replicas, and no rows.
-
-    A tensor has no rows if its sizes along ``dim`` are not those of a leaf in an item, or, if
-    there is none, of the first leaf.
-    """
+    """Return the leaves in attributes that have equal values in all replicas, and no rows."""
     rows = {leaf.sizes(dim) for leaf in leaves.gathered or leaves.attributes[:1]}
     return [leaf for leaf in leaves.attributes if _is_constant(leaf, dim, rows)]
 

@@ -98,11 +98,7 @@ class RankCall:
     def _attach(
         self, tensors: Iterable[Tensor], metas: Sequence[TensorMeta], local: range
     ) -> list[Tensor]:
-        """Return ``tensors``, attached to the graph if they require a gradient.
-
-        ``metas`` say which tensors require a gradient. ``local`` are the indices of this rank's
-        tensors.
-        """
+        """Return ``tensors`` with history, of which this rank's are at the indices ``local``."""
         attached = list(tensors)
         wanted = [index for index, meta in enumerate(metas) if meta.requires_grad]
         if not wanted or not torch.is_grad_enabled():

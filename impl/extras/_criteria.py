@@ -72,10 +72,9 @@ def reduction_of(criterion: Criterion, default: str) -> str:
 
 
 def counts_targets(criterion: Criterion) -> bool:
-    """Return whether means of ``criterion`` are those of cross entropy.
+    """Return whether means of ``criterion`` are those of cross entropy over targets.
 
-    That is, the mean over the targets that are not ignored, weighted by their classes. A forward
-    of its own could count other targets, and hooks would see the losses of all targets.
+    A forward of its own could count other targets, and hooks would see the losses of all targets.
     """
     function, keywords, modules = _find_source(criterion)
     if not isinstance(function, nn.Module):
@@ -91,10 +90,7 @@ def counts_targets(criterion: Criterion) -> bool:
 
 
 def losses_and_weights(criterion: Criterion, output: Any, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the losses of cross entropy, and the weights by whose sum its mean divides.
-
-    :func:`counts_targets` is true for ``criterion``. It is not compiled here.
-    """
+    """Return the losses of cross entropy, and the weights by whose sum its mean divides."""
     source = _find_source(criterion)
     function: Any = source.function
     if isinstance(function, nn.Module):

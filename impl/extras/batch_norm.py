@@ -113,10 +113,7 @@ class SyncBatchNorm(BatchNorm):
         return functional.batch_norm(input, *constants, weight, bias, eps=self.eps)
 
     def _find_group(self) -> tuple[ReplicaGroup, int] | None:
-        """Return the replicas that share statistics, and the index of this one.
-
-        Return None if there is only one.
-        """
+        """Return the replicas that share statistics, and this one's index, if there are others."""
         if not self.training and self.running_mean is not None:
             return None
         member = running_replica.get()
