@@ -24,8 +24,6 @@ class Items(dict):
 
 
 class Even(dict):
-    """A dictionary that refuses an odd number of rows, and counts its rows."""
-
     def __init__(self, items):
         super().__init__(items)
         if len(self["x"]) % 2:
@@ -34,8 +32,6 @@ class Even(dict):
 
 
 class Scaled(dict):
-    """A dictionary whose look-up doubles a part, and whose length is that of the part."""
-
     def __getitem__(self, key):
         return super().__getitem__(key) * 2
 
@@ -61,32 +57,43 @@ class Pairs(Mapping):
 
 
 def items(**attributes):
-    """Return a dictionary of rows with attributes."""
     result = Items(x=ROWS)
     vars(result).update(attributes)
     return result
 
 
-def test_a_class_that_refuses_the_new_items_is_copied():
-    chunks = scatter(Even({"x": ROWS[:6]}), CPUS)
-    assert [(type(chunk), chunk["x"].tolist()) for chunk in chunks] == [
-        (Even, ROWS[:3].tolist()),
-        (Even, ROWS[3:6].tolist()),
-    ]
+class Renamed(UserDict):
+    @property
+    def data(self):
+        return self.stored
+
+    @data.setter
+    def data(self, value):
+        self.stored = value
 
 
-def test_outputs_are_joined_by_their_items():
-    joined = gather([Scaled(x=chunk) for chunk in ROWS.split(4)], "cpu")
-    assert torch.equal(dict(joined.items())["x"], ROWS)
-
-
-def test_a_mapping_whose_attributes_cannot_be_compared_has_the_new_items():
-    value = Pairs({"x": ROWS})
+def with_note(value):
     value.note = "changed"
+    return value
+
+
+BUILDS = {
+    "refuses odd rows": lambda rows: Even({"x": rows[:6]}),
+    "doubles what is read": lambda rows: Scaled(x=rows),
+    "attributes cannot be compared": lambda rows: with_note(Pairs({"x": rows})),
+    "items under another name": lambda rows: with_note(Renamed(x=rows)),
+}
+
+
+@pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
+def test_a_container_is_split_and_joined_by_its_items(build):
+    value = build(ROWS)
     chunks = scatter(value, CPUS)
-    assert [chunk["x"].tolist() for chunk in chunks] == [ROWS[:4].tolist(), ROWS[4:].tolist()]
+    assert {*map(type, chunks)} == {type(value)}
     joined = gather(chunks, "cpu")
-    assert torch.equal(joined["x"], ROWS)
+    for found in (torch.cat([chunk["x"] for chunk in chunks]), joined["x"]):
+        assert torch.equal(found, value["x"])
+    assert getattr(joined, "note", None) == getattr(value, "note", None)
 
 
 def test_an_attribute_that_is_an_item_is_the_same_chunk():
@@ -107,29 +114,6 @@ def test_attributes_may_refer_to_containers_that_contain_them():
         assert all(child.me is child for child in chunk)
     joined = gather(scatter(parent, CPUS), "cpu")
     assert [child["x"].tolist() for child in joined] == [ROWS.tolist()] * 2
-
-
-class Renamed(UserDict):
-    """A UserDict that stores its items under another name."""
-
-    @property
-    def data(self):
-        return self.stored
-
-    @data.setter
-    def data(self, value):
-        self.stored = value
-
-
-def test_a_user_dict_may_store_its_items_under_another_name():
-    value = Renamed(x=ROWS)
-    value.name = "a"
-    chunks = scatter(value, CPUS)
-    assert [(type(each), len(each["x"]), each.name) for each in chunks] == [
-        (Renamed, 4, "a"),
-        (Renamed, 3, "a"),
-    ]
-    assert gather(chunks, "cpu")["x"].equal(ROWS)
 
 
 def test_a_list_in_an_attribute_may_contain_itself():
@@ -196,8 +180,6 @@ def test_attributes_of_inputs_and_outputs_have_gradients(topology, device_ids):
 
 
 class Weighted(dict):
-    """A dictionary that makes weights."""
-
     def __init__(self, items):
         super().__init__(items)
         self.weight = torch.ones(len(self["x"]), 1)
@@ -224,8 +206,6 @@ def test_attributes_that_require_grad_are_not_made_anew():
 
 @dataclass
 class Factored:
-    """A dataclass that computes an attribute from a tensor and a factor."""
-
     x: torch.Tensor
     factor: object
 
@@ -235,8 +215,6 @@ class Factored:
 
 @dataclass
 class Selected:
-    """A dataclass that computes an attribute from a tensor and a tuple."""
-
     x: torch.Tensor
     columns: tuple = (0, 1)
 
@@ -246,8 +224,6 @@ class Selected:
 
 @dataclass
 class Kept:
-    """A dataclass that computes an attribute from a tensor and a flag."""
-
     x: torch.Tensor
     keeps: bool = False
 
@@ -272,8 +248,6 @@ def test_attributes_that_are_made_from_items_without_rows_are_joined(make, count
 
 
 class Halves(dict):
-    """A dictionary that refuses more than four rows, and makes half of them."""
-
     def __init__(self, items):
         super().__init__(items)
         assert len(self["x"]) <= 4
@@ -281,8 +255,6 @@ class Halves(dict):
 
 
 class SlottedHalves(dict):
-    """The same without a dictionary of attributes."""
-
     __slots__ = ("half",)
 
     def __init__(self, items):
@@ -299,8 +271,6 @@ def test_tensors_that_the_class_cannot_make_anew_are_dropped(kind):
 
 
 class DoubledPairs(Pairs):
-    """A mapping that is no dict, and doubles its items."""
-
     def __init__(self, items):
         super().__init__({key: 2 * value for key, value in items.items()})
 

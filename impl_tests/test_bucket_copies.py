@@ -9,7 +9,7 @@ from torch import nn
 
 from impl import replicate
 from impl._bucket_copies import attached_copies
-from impl_tests.helpers.modes import call_in_thread
+from impl_tests.helpers.threads import call_in_thread
 from spec_tests.strategies.tensor_subclasses import WARNINGS
 
 #: Seconds to wait for a gradient; far more than a sum takes on a busy machine.

@@ -1,11 +1,12 @@
-"""impl._buckets: the tensors of a bucket share a storage, and are aligned like new tensors."""
+"""impl._buckets, impl._sums: tensors of a bucket share a storage, and are aligned."""
 
 import pytest
 import torch
 from torch import nn
 
 from impl import comm, replicate
-from impl_tests.helpers.alignment import DTYPES, misaligned, ones
+from impl._bucket_copies import attached_copies
+from impl_tests.helpers.alignment import DTYPES, FLOATS, misaligned, ones
 
 #: The number of tensors in each test.
 TENSORS = 6
@@ -21,8 +22,6 @@ def storage_count(tensors):
 
 
 class ParametersAndBuffers(nn.Module):
-    """A module with six parameters and six buffers of equal size."""
-
     def __init__(self, device):
         super().__init__()
         self.weights = nn.ParameterList(make_tensors(device))
@@ -73,3 +72,35 @@ def test_coalesced_copies_are_aligned(topology, dtype, buffer_size):
     tensors = ones(topology.device(0), dtype)
     for row in comm.broadcast_coalesced(tensors, topology.take([0, 1, 1, 0]), buffer_size)[1:]:
         assert misaligned(row) == []
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("create_graph", [False, True], ids="create_graph={}".format)
+def test_gradients_of_copies_are_aligned(topology, dtype, create_graph):
+    sources = [each.requires_grad_() for each in ones(topology.device(0), dtype)]
+    rows = attached_copies(sources, topology.take(3))
+    copies = [copy for row in rows for copy in row]
+    weights = [copy.detach().requires_grad_(create_graph) for copy in copies]
+    grads = torch.autograd.grad(copies, sources, weights, create_graph=create_graph)
+    assert misaligned(grads) == []
+    assert all(torch.equal(grad, torch.full_like(grad, 3)) for grad in grads)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("slots", [(0, 1), (0, 1, 1), (0, 0)], ids=str)
+def test_coalesced_sums_are_aligned(topology, dtype, slots):
+    lists = [ones(device, dtype) for device in topology.take(slots)]
+    assert misaligned(comm.reduce_add_coalesced(lists, lists[0][0].device)) == []
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype"),
+    [([(2, 3), (1,), (2,)], torch.float64), ([(3, 2), (2,), (1,)], torch.float32)],
+    ids=["dtypes", "shapes"],
+)
+def test_sums_of_lists_with_different_dtypes_or_shapes_are_aligned(topology, shapes, dtype):
+    first = ones(topology.device(0), shapes=[(2, 3), (1,), (2,)])
+    second = ones(topology.device(1), dtype, shapes)
+    sums = comm.reduce_add_coalesced([first, second], topology.device(0))
+    assert misaligned(sums) == []
+    assert [total.unique().tolist() for total in sums] == [[2.0]] * 3

@@ -55,8 +55,6 @@ class Table(Mapping):
 
 @dataclasses.dataclass
 class State:
-    """A dataclass whose constructor counts its tensors."""
-
     hidden: object
     count: int = dataclasses.field(init=False)
 
@@ -65,8 +63,6 @@ class State:
 
 
 class Setting:
-    """A constant of PyTorch's pytrees."""
-
     def __eq__(self, other):
         return self is other
 
@@ -74,8 +70,6 @@ class Setting:
 
 
 class Fragile:
-    """An object that can be flattened only."""
-
     def __init__(self, tensor):
         self.tensor = tensor
 
@@ -300,8 +294,6 @@ _pytree.register_pytree_node(
 
 
 class Scaled(nn.Module):
-    """A layer that returns its output and its input in a TensorDict."""
-
     def __init__(self, has_batch_size, has_device):
         super().__init__()
         self.linear = nn.Linear(2, 2)

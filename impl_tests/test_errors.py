@@ -44,17 +44,6 @@ def test_text_of_nested_calls_contains_the_innermost_frame_once(kind):
     assert text.count(f"Caught {kind.__name__} at depth") == 5
 
 
-def test_exception_that_the_caller_handles_is_not_the_context_of_the_cause():
-    error = captured(ValueError("bad"))
-    try:
-        raise KeyError("of the caller")
-    except KeyError:
-        with pytest.raises(ValueError) as caught:
-            reraise(error, LOCATION)
-    assert caught.value.__cause__ is error
-    assert error.__context__ is None
-
-
 def test_error_of_another_process_is_raised_with_its_text():
     error = captured(KeyError("bad"))
     text = format_error(error, LOCATION)
@@ -67,18 +56,6 @@ def test_error_of_another_process_is_raised_with_its_text():
     assert not hasattr(caught.value, "__notes__")
     assert caught.value.__cause__ is error
     assert error.__traceback__ is None
-
-
-class PrefixingError(Exception):
-    """An exception whose constructor puts a word before the text."""
-
-    def __init__(self, text):
-        super().__init__(f"prefix: {text}")
-
-
-def test_message_of_a_constructor_that_keeps_the_text_is_not_replaced():
-    with pytest.raises(PrefixingError, match=r"^prefix: Caught PrefixingError"):
-        reraise(PrefixingError("first"), LOCATION)
 
 
 def test_an_error_with_more_causes_than_the_recursion_limit_is_reported():

@@ -45,7 +45,6 @@ class Layer(nn.Module):
 
 
 def chain(length, value):
-    """Return ``length`` nested dataclasses that all hold ``value``."""
     record = Record(value)
     for _ in range(length - 1):
         record = Record(value, record)
@@ -76,8 +75,6 @@ def test_long_chain_of_dataclasses_with_tensors_raises_recursion_error(leaves):
 
 
 class Failing(UserDict):
-    """A mapping whose iteration raises an error."""
-
     def __init__(self, error):
         super().__init__()
         self.error = error
@@ -103,7 +100,6 @@ def tensor():
 
 
 def negated(value):
-    """Flatten ``value`` and unflatten it with negated tensors."""
     leaves = InputLeaves()
     root = leaves.flatten(value, None, "value")
     return root.unflatten(1, {leaf: [-leaf.tensor] for leaf in leaves.copied})[0]

@@ -6,9 +6,9 @@ import threading
 import pytest
 import torch
 from torch import nn
+from torch.overrides import BaseTorchFunctionMode
 
 from impl import parallel_apply
-from impl_tests.helpers.modes import FunctionMode
 
 #: The module ``impl.parallel_apply``. The attribute ``parallel_apply`` of impl is the function.
 MODULE = importlib.import_module("impl.parallel_apply")
@@ -25,7 +25,7 @@ def test_single_module_runs_in_the_calling_thread_while_a_mode_is_active(
     in_turn, compiled, monkeypatch
 ):
     monkeypatch.setattr(MODULE, "has_compiled_code", lambda module: compiled)
-    with FunctionMode():
+    with BaseTorchFunctionMode():
         assert run_on_the_cpu(threading.get_ident, in_turn=in_turn) == [threading.get_ident()]
 
 

@@ -4,16 +4,9 @@ from functools import partial
 from weakref import ref
 
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 
-import impl
 from impl import replicate
-from spec_tests import checks
-from spec_tests.checks.wrapper_laws import results_of
-from spec_tests.strategies.references import referring_specs
 
 CPUS = ["cpu", "cpu"]
 
@@ -73,22 +66,3 @@ def test_a_weak_reference_keeps_its_callback():
     for replica in replicas:
         assert replica.attribute() is replica[0]
         assert replica.attribute.__callback__ is print
-
-
-REFERRING = referring_specs(hooks=False) | referring_specs(hooks=True)
-ROWS = st.lists(st.sampled_from([4, 6]), min_size=1, max_size=2)
-
-
-@given(spec=REFERRING, rows=ROWS, in_turn=st.booleans(), grad=st.booleans())
-def test_references_and_hooks_run_on_the_cpu_replica(topology, spec, rows, in_turn, grad):
-    batches = [spec.network.rows(count, slot=None).build(topology) for count in rows]
-    with torch.set_grad_enabled(grad):
-        found, expected = (
-            results_of(
-                spec.build(topology, None, plain=plain),
-                lambda module: impl.DataParallel(module, CPUS, in_turn=in_turn),
-                batches,
-            )
-            for plain in (False, True)
-        )
-    checks.same(found, expected, spec, tolerance=checks.LAYER)

@@ -1,22 +1,18 @@
 """impl.replicate and impl._replicas: members, construction and copies of replicas."""
 
 import copy
-from operator import attrgetter
 
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 import impl
 from impl.replicate import replicate
-from spec_tests import checks
-from spec_tests.checks.wrapper_laws import with_gradients
 from spec_tests.strategies.changed_members import changes_members_specs
 
-CPUS = ["cpu", "cpu"]
+CPUS = ["cpu"] * 2
 
 
 def test_global_registration_hooks_are_called_with_the_children_of_replicas():
@@ -70,25 +66,8 @@ def test_the_first_copy_of_a_wrapper_parameter_is_no_parameter(topology):
     assert module.weight.grad.values().tolist() == [[1.0]] * 3
 
 
-SPEC = changes_members_specs()
-
-
-@given(spec=SPEC, rows=st.integers(2, 5), in_turn=st.booleans(), grad=st.booleans())
-def test_cpu_replicas_have_the_outputs_and_gradients_of_the_module(
-    topology, spec, rows, in_turn, grad
-):
-    x = spec.network.rows(rows, requires_grad=True, slot=None).build(topology)
-    module = spec.build(topology, None)
-    leaves = [x, *filter(attrgetter("requires_grad"), module.parameters())]
-    with torch.set_grad_enabled(grad):
-        found = impl.DataParallel(module, CPUS, in_turn=in_turn)(x)
-        expected = module(x)
-    found, expected = with_gradients(found, leaves), with_gradients(expected, leaves)
-    checks.same(found, expected, spec, tolerance=checks.LAYER)
-
-
 @pytest.mark.parametrize("with_parameters", [False, True], ids="with_parameters={}".format)
-@given(spec=SPEC)
+@given(spec=changes_members_specs())
 def test_a_member_of_a_replica_is_in_one_place(topology, spec, with_parameters):
     network = spec.build(topology)
     for replica in impl.replicate(network, topology.take(2), with_parameters=with_parameters):

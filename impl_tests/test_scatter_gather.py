@@ -1,4 +1,4 @@
-"""impl.scatter_gather: sparse and nested tensors, refused arguments, tangents, and grad mode."""
+"""impl.scatter_gather: tensors of other layouts and classes, refusals, tangents, and grad mode."""
 
 import pytest
 import torch
@@ -6,9 +6,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.testing._internal.two_tensor import TwoTensor
 
-from impl import Whole, gather, scatter
+from impl import Whole, _functions, functions, gather, scatter, scatter_gather
 from impl.scatter_gather import scatter_kwargs
+from spec_tests.checks.stream_log import CopyLog
 from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
     Jagged,
@@ -129,3 +131,34 @@ def test_a_note_names_the_shapes_of_outputs_without_the_dimension():
     with pytest.raises(IndexError) as caught:
         gather([torch.ones(2), torch.ones(2)], "cpu", dim=1)
     assert caught.value.__notes__[0] == "Shapes of the outputs: replica 0: [2], replica 1: [2]"
+
+
+class Unsplit(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if "chunk" in function.__name__:
+            raise NotImplementedError(function.__name__)
+        return super().__torch_function__(function, types, args, kwargs)
+
+
+def test_no_tensor_is_copied_if_one_cannot_be_split(topology):
+    unsplit = torch.ones(4).as_subclass(Unsplit)
+    log = CopyLog()
+    with log, pytest.raises(NotImplementedError):
+        scatter([torch.ones(4), unsplit], topology.take(2))
+    assert log.streams == []
+
+
+def test_a_subclass_with_its_own_operators_is_split_into_the_given_sizes(topology):
+    rows = torch.arange(8.0, device=topology.device(0)).reshape(4, 2)
+    chunks = scatter(TwoTensor(rows, rows + 1), topology.take(2), chunk_sizes=[1, 3])
+    assert [len(chunk) for chunk in chunks] == [1, 3]
+    assert torch.equal(chunks[1].b.cpu(), rows[1:].cpu() + 1)
+
+
+def test_names_of_other_modules_can_be_imported():
+    """Other packages import them from torch.nn.parallel, and no clause names them."""
+    assert _functions._get_stream is functions._get_stream
+    assert scatter_gather.Gather is functions.Gather
+    assert scatter_gather.Scatter is functions.Scatter
+    assert scatter_gather._is_namedtuple is scatter_gather.is_namedtuple

@@ -22,8 +22,6 @@ def _refuse_streams(*_):
 
 
 class StreamWithoutWaits(torch.Stream):
-    """A stream whose ``wait_stream`` raises."""
-
     wait_stream = _refuse_streams
 
 

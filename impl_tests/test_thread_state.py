@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from contextlib import ExitStack
 from contextvars import copy_context
 from functools import partial
 
@@ -10,24 +9,12 @@ import pytest
 import torch
 from hypothesis import given
 from torch import nn
-from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl import _thread_state
-from impl_tests.helpers.modes import FunctionMode, call_in_thread
+from impl_tests.helpers.threads import call_in_thread
 from spec_tests.strategies.thread_state import thread_states
 
 CPU = torch.device("cpu")
-
-
-#: For each name of state that cannot be transferred to another thread: a function that returns a
-#: context manager for it.
-NOT_TRANSFERABLE = {
-    "function mode": FunctionMode,
-    "dispatch mode": TorchDispatchMode,
-    "disabled overrides": torch._C.DisableTorchFunctionSubclass,
-    "saved tensors": lambda: saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor),
-}
 
 
 def run_in(state, function, *args):
@@ -37,7 +24,7 @@ def run_in(state, function, *args):
 
 
 def state_for(device=CPU):
-    return _thread_state.thread_states([device])[0]
+    return _thread_state.CallerState.read([device]).states([device])[0]
 
 
 @pytest.mark.parametrize("is_worker", [True, False])
@@ -93,22 +80,6 @@ def test_replica_that_disables_autocast_leaves_no_autocast_region_open():
     with torch.autocast("cpu", torch.float16):
         state = state_for()
     assert call_in_thread(count_open_regions) == 0
-
-
-@pytest.mark.parametrize(
-    "enter",
-    [*NOT_TRANSFERABLE.values(), torch.inference_mode, lambda: torch.device("meta")],
-    ids=[*NOT_TRANSFERABLE, "inference mode", "default device"],
-)
-def test_thread_with_an_active_mode_is_not_pristine(enter):
-    def check():
-        with ExitStack() as stack:
-            worker = _thread_state.WorkerState()
-            before = worker.is_pristine()
-            stack.enter_context(enter())
-            return before, worker.is_pristine()
-
-    assert call_in_thread(check) == (True, False)
 
 
 def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import BaseTorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl import _threads
-from impl._devices import CPU
-from impl._thread_locals import SINGLE_USE_THREADS
-from impl._thread_state import thread_states
-from impl_tests.helpers.modes import FunctionMode
+from impl._thread_locals import SINGLE_USE_THREADS, count_locals
+from impl._thread_state import CallerState
 from spec_tests.checks.leaks import wait_until
 from spec_tests.machine import process_state
+from spec_tests.machine.devices import not_run
 from spec_tests.machine.processes import run_program
 
 #: Seconds after which a wait that should end immediately counts as a hang.
@@ -61,7 +63,18 @@ def test_number_of_idle_threads_is_limited(reusing_pool):
     assert len(reusing_pool._idle) == len(alive(reusing_pool)) == _threads.MAX_IDLE
 
 
-@pytest.mark.parametrize("make", [FunctionMode, torch.inference_mode])
+#: For each name of state that a thread keeps: a function that returns a context manager for it.
+MODES = {
+    "function mode": BaseTorchFunctionMode,
+    "dispatch mode": TorchDispatchMode,
+    "disabled overrides": torch._C.DisableTorchFunctionSubclass,
+    "saved tensors": lambda: saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor),
+    "inference mode": torch.inference_mode,
+    "default device": lambda: torch.device("meta"),
+}
+
+
+@pytest.mark.parametrize("make", MODES.values(), ids=MODES)
 def test_thread_whose_function_leaves_a_mode_active_ends(pool, make):
     kept = []
 
@@ -75,47 +88,6 @@ def test_thread_whose_function_leaves_a_mode_active_ends(pool, make):
         lambda: (torch.is_inference_mode_enabled(), torch._C._len_torch_function_stack())
     )
     assert states.wait() == (False, 0)
-
-
-@pytest.fixture
-def interrupted():
-    """Yield an event that the first SIGINT sets. Only that signal raises KeyboardInterrupt."""
-    happened = threading.Event()
-
-    def interrupt_once(*_):
-        if not happened.is_set():
-            happened.set()
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, interrupt_once)
-    yield happened
-    signal.signal(signal.SIGINT, before)
-
-
-def test_interrupt_ends_the_wait_but_not_the_function(reusing_pool, interrupted):
-    begin, release, ended = threading.Event(), threading.Event(), []
-
-    def interrupt():
-        begin.wait(TIMEOUT)
-        # Repeat the signal. If one arrives just before the wait begins, Python handles it only
-        # when the wait ends.
-        while not interrupted.wait(0.1):
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        ended.append(release.wait(TIMEOUT))
-        return threading.current_thread()
-
-    def wait():
-        begin.set()
-        pending.wait()
-
-    pending = reusing_pool.start(interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        wait()
-    assert not ended
-    release.set()
-    worker = pending.wait()
-    assert ended == [True]
-    assert reusing_pool.start(threading.current_thread).wait() is worker
 
 
 def test_pool_works_after_the_start_of_a_thread_has_failed(pool, monkeypatch):
@@ -152,36 +124,22 @@ def test_a_thread_whose_start_is_interrupted_ends(pool, monkeypatch):
     assert os.getpid() == pool.start(os.getpid).wait()
 
 
-REUSES_WORKERS = pytest.mark.skipif(
-    SINGLE_USE_THREADS, reason="not-run: on this Python a worker runs one function"
+@pytest.mark.skipif(SINGLE_USE_THREADS, reason="not-run: a worker runs one function")
+@pytest.mark.parametrize(
+    ("slot", "num_threads", "is_reused"), [(None, 1, True), (None, 2, False), (0, 2, True)]
 )
-
-
-def run_on(device):
-    """Run a function in a worker as a replica on ``device``. Return the worker's thread."""
-    (state,) = thread_states([device])
-    return _threads.start_in_thread(threading.current_thread, state).wait()
-
-
-@REUSES_WORKERS
-@pytest.mark.parametrize(("num_threads", "is_reused"), [(1, True), (2, False)])
-def test_a_worker_that_may_have_openmp_threads_is_not_reused(num_threads, is_reused):
+def test_a_worker_that_may_have_openmp_threads_is_not_reused(
+    topology, slot, num_threads, is_reused
+):
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:
-        first = run_on(CPU)
-        assert (run_on(CPU) is first) == is_reused
-    finally:
-        torch.set_num_threads(before)
-
-
-@REUSES_WORKERS
-def test_a_worker_that_ran_a_replica_on_a_device_is_reused(topology):
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        first = run_on(topology.devices[0])
-        assert run_on(topology.devices[0]) is first
+        devices = [topology.device(slot)]
+        (state,) = CallerState.read(devices).states(devices)
+        first, second = (
+            _threads.start_in_thread(threading.current_thread, state).wait() for _ in range(2)
+        )
+        assert (second is first) == is_reused
     finally:
         torch.set_num_threads(before)
 
@@ -285,20 +243,16 @@ if Path("/proc/self/task").is_dir():
     PROGRAMS["replicas on the CPU leave no OpenMP threads"] = NO_OPENMP_THREADS_STAY, "True 0\n"
 
 
-def run_script(script):
-    return run_program(PROLOGUE + script)
-
-
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS.values(), ids=PROGRAMS)
 def test_a_program_with_workers_shows_that(program, printed):
-    completed = run_script(program)
+    completed = run_program(PROLOGUE + program)
     assert (completed.stdout, completed.stderr) == (printed, "")
 
 
 def test_interrupted_program_ends_while_threads_are_idle():
-    interrupt = "os.kill(os.getpid(), signal.SIGINT)"
-    completed = run_script(
-        "[_threads.start_in_thread(int).wait() for _ in range(3)]\n" + interrupt
+    completed = run_program(
+        f"{PROLOGUE}[_threads.start_in_thread(int).wait() for _ in range(3)]\n"
+        "os.kill(os.getpid(), signal.SIGINT)"
     )
     assert completed.stdout == ""
     assert "KeyboardInterrupt" in completed.stderr.splitlines()[-1]
@@ -311,3 +265,13 @@ def test_an_error_that_cannot_be_captured_does_not_block_the_caller(monkeypatch)
 
     monkeypatch.setattr(_threads, "capture", refuse)
     assert type(_threads.start_in_thread(int).wait().pop()) is LookupError
+
+
+def test_count_locals_counts_a_new_local_until_it_is_deleted():
+    if SINGLE_USE_THREADS:
+        not_run("a free-threaded Python cannot count locals without stopping all threads")
+    before, local = count_locals(), threading.local()
+    local.value = True
+    assert count_locals() > before
+    del local
+    assert count_locals() == before

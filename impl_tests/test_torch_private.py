@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules import module as registration
 
-from impl import DataParallel, _torch_private
-from impl._torch_private import compile_only_inlined, exclude_from_compilation
+from impl import _torch_private
 from spec_tests.tests.python_source import dotted_names
 
 IMPL = Path(_torch_private.__file__).parent
@@ -84,57 +82,6 @@ def test_no_other_module_uses_private_names_of_pytorch(module):
 @pytest.mark.parametrize("name", PRIVATE_NAMES)
 def test_private_name_exists_in_torch(name):
     pkgutil.resolve_name(name)
-
-
-def compiled_operators(function):
-    """Compile and call ``function``. Return the names of the operators in the compiled graphs."""
-    names = set()
-
-    def backend(graph, inputs):
-        names.update(node.target.__name__ for node in graph.graph.nodes if callable(node.target))
-        return graph.forward
-
-    torch._dynamo.reset()
-    torch.compile(function, backend=backend)(torch.ones(2))
-    return names
-
-
-def cos(x):
-    return torch.cos(x)
-
-
-@pytest.mark.parametrize(
-    ("decorate", "expected"),
-    [
-        (exclude_from_compilation, {"tan"}),
-        (partial(exclude_from_compilation, has_callees=False), {"tan", "cos"}),
-        (compile_only_inlined, {"tan", "sin", "cos"}),
-    ],
-    ids=["excluded", "without its callees", "inlined"],
-)
-def test_a_function_is_compiled_in_its_compiled_caller(decorate, expected):
-    def sin(x):
-        return torch.sin(cos(x))
-
-    sin = decorate(sin)
-    assert compiled_operators(lambda x: torch.tan(sin(x))) == expected
-
-
-def test_a_function_is_not_compiled_by_itself():
-    sin = compile_only_inlined(lambda x: torch.sin(cos(x)))
-
-    @partial(exclude_from_compilation, has_callees=False)
-    def caller(x):
-        return sin(x)
-
-    assert compiled_operators(caller) == {"cos"}
-
-
-def test_an_excluded_function_states_the_reason():
-    excluded = exclude_from_compilation(lambda x: x + 1)
-    compiled = torch.compile(lambda x: excluded(x), fullgraph=True, backend="eager")
-    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"DataParallel\(torch.compile\("):
-        compiled(torch.ones(2))
 
 
 def test_saved_tensor_hooks_are_detected_during_tracing():
@@ -243,16 +190,3 @@ def test_an_interrupted_call_restores_the_tracking_of_views(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         _torch_private.track_original_views(int)
     assert not torch._C._is_view_replay_enabled()
-
-
-@pytest.mark.parametrize(
-    ("dtype", "autocast"),
-    [(torch.float16, torch.bfloat16), (torch.bfloat16, torch.float16)],
-    ids=str,
-)
-def test_a_half_module_runs_in_autocast_to_the_other_half_dtype(dtype, autocast):
-    module = nn.Linear(2, 2).to(dtype)
-    x = torch.ones(4, 2, dtype=dtype)
-    with torch.autocast("cpu", autocast):
-        found, expected = DataParallel(module, ["cpu", "cpu"])(x), module(x)
-    torch.testing.assert_close(found, expected)

@@ -17,11 +17,8 @@ def on_cpu_replicas(function, **options):
 
 
 class Named(torch.Tensor):
-    """A subclass of Tensor that refuses ``clone``."""
-
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        """Call ``function``, unless it is ``clone``."""
         if function is torch.Tensor.clone:
             raise NotImplementedError("clone")
         return super().__torch_function__(function, types, args, kwargs or {})

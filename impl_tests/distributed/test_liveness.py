@@ -45,8 +45,6 @@ def test_a_rank_waits_until_all_live_ranks_have_checked(make_check):
 
 
 class EndedStore:
-    """A store that does not respond."""
-
     def check(self, keys):
         raise RuntimeError("connection closed")
 

@@ -38,7 +38,6 @@ except RuntimeError as error:
 
 
 def run_in_group(program, folder):
-    """Run the program in a new process; return the printed lines."""
     completed = run_program(f"{BEGIN}{program}\ndist.destroy_process_group()", f"{folder}/store")
     assert completed.returncode == 0, completed.stderr
     return completed.stdout.splitlines()

@@ -12,31 +12,6 @@ import impl
 from spec_tests.machine.devices import Topology
 
 
-class FrozenLayer(nn.Linear):
-    """A frozen layer that appends the weight of each forward to ``seen``."""
-
-    def __init__(self, size: int = 2) -> None:
-        super().__init__(size, size)
-        self.requires_grad_(False)
-        self.seen: list[Tensor] = []
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the output of the layer."""
-        self.seen.append(self.weight)
-        return super().forward(x)
-
-
-class Scale:
-    """State beside a tensor, which is copied with the tensor."""
-
-    def __init__(self, tensor: Tensor, factor: float = 1.0) -> None:
-        self.tensor, self.factor = tensor, factor
-
-    def to(self, _: object) -> None:
-        """Make this an object that belongs to a device."""
-        raise NotImplementedError
-
-
 class Doubled(TorchDispatchMode):  # type: ignore[no-untyped-call] # in torch
     """A mode in which copies have twice the values."""
 
@@ -59,27 +34,6 @@ class UnversionedSGD(torch.optim.Optimizer):
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     parameter.data.sub_(parameter.grad, alpha=group["lr"])
-
-
-def addresses(tensors: Iterable[Tensor]) -> set[tuple[torch.device, int]]:
-    """Return the devices and addresses of tensors."""
-    return {(tensor.device, tensor.data_ptr()) for tensor in tensors}
-
-
-def on_cpu_replicas(*layers: nn.Module, kind: Any = impl.DataParallel) -> Any:
-    """Return a wrapper of two CPU devices that keeps copies of frozen parameters."""
-    return kind(nn.Sequential(*layers), ["cpu", "cpu"], cache_frozen_parameters=True)
-
-
-#: The batch of `replica_weights`.
-X = torch.ones(4, 2)
-
-
-def replica_weights(net: nn.Module, layer: FrozenLayer) -> list[Tensor]:
-    """Return the weights of ``layer`` in one forward of ``net``."""
-    layer.seen.clear()
-    net(X)
-    return layer.seen.copy()
 
 
 def network() -> nn.Module:

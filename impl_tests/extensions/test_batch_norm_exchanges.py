@@ -44,7 +44,6 @@ except KeyboardInterrupt:
 
 
 def layers():
-    """Return a layer in two modules."""
     layer = SyncBatchNorm(2)
     return [nn.Sequential(layer), nn.Sequential(layer)]
 

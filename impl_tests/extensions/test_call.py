@@ -16,8 +16,6 @@ def check_same(found, expected):
 
 
 class Repeated(nn.Module):
-    """A layer with a method that calls the layer several times."""
-
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(2, 2)

@@ -109,7 +109,6 @@ def test_data_parallel_splits_by_its_chunk_sizes(topology, sizes):
 
 
 def packed(count):
-    """Return ``count`` sequences of one element."""
     return pack_sequence([torch.ones(1)] * count)
 
 

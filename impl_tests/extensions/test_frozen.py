@@ -15,26 +15,38 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 import impl
 from impl import _copy_cache
-from impl_tests.extensions.kept_modules import (
-    Doubled,
-    FrozenLayer,
-    UnversionedSGD,
-    X,
-    addresses,
-    on_cpu_replicas,
-    replica_weights,
-)
+from impl_tests.extensions.kept_modules import Doubled, UnversionedSGD
 from spec_tests import checks
 from spec_tests.checks.leaks import disable_gc
 from spec_tests.machine import capabilities
 from spec_tests.strategies.small_modules import Calls
 
+CPUS = ["cpu"] * 2
 
-def wrapped(topology, module=None, option=True, size=2):
-    placed = topology.take(3)
+
+class FrozenLayer(nn.Linear):
+    def __init__(self, size=2):
+        super().__init__(size, size)
+        self.requires_grad_(False)
+        self.seen = []
+
+    def forward(self, x):
+        self.seen.append(self.weight)
+        return super().forward(x)
+
+
+def wrap(devices, module=None, size=2, kind=impl.DataParallel):
     module = nn.Sequential(FrozenLayer(size), nn.Linear(size, 2)) if module is None else module
-    wrapper = impl.DataParallel(module.to(placed[0]), placed, cache_frozen_parameters=option)
-    return wrapper, torch.rand(6, size, device=placed[0])
+    wrapper = kind(module.to(devices[0]), devices, cache_frozen_parameters=True)
+    return wrapper, torch.rand(6, size, device=devices[0])
+
+
+def wrapped(topology, module=None, size=2):
+    return wrap(topology.take(3), module, size)
+
+
+def addresses(tensors):
+    return {(tensor.device, tensor.data_ptr()) for tensor in tensors}
 
 
 def weights(wrapper, x):
@@ -242,14 +254,10 @@ def test_copies_are_freed(topology, end):
         assert [storage() is None for storage in storages] == [True] * 2
 
 
-def assert_outputs_are_those_of_the_module(net):
-    torch.testing.assert_close(net(X), net.module(X))
-
-
 @pytest.mark.parametrize("keeps_grad", [False, True], ids="keeps_grad={}".format)
 def test_a_step_that_changes_no_sampled_element_is_noticed(keeps_grad):
-    layer = FrozenLayer(8)
-    net, x = on_cpu_replicas(layer), torch.ones(4, 8)
+    net, x = wrap(CPUS, size=8)
+    layer = net.module[0]
     net(x)
     layer.weight.grad = torch.zeros_like(layer.weight)
     layer.weight.grad[0, 5] = 1  # A sample of 64 elements has each fourth one.
@@ -257,32 +265,25 @@ def test_a_step_that_changes_no_sampled_element_is_noticed(keeps_grad):
     if not keeps_grad:
         optimizer.register_step_post_hook(lambda each, *_: each.zero_grad())
     optimizer.step()
-    torch.testing.assert_close(net(x), layer(x))
+    check_outputs(net, x)
 
 
-@pytest.mark.parametrize(
-    "change", [torch.t, lambda x: x.view(torch.bfloat16)], ids=["shape", "dtype"]
-)
-def test_a_parameter_with_another_layout_in_the_same_memory_is_copied_again(change):
-    layer = FrozenLayer().half()
-    net = on_cpu_replicas(layer)
-    net(X.half())
-    for parameter in layer.parameters():
-        parameter.data = change(parameter.data)
-    x = X.to(layer.weight.dtype)
-    torch.testing.assert_close(net(x), net.module(x))
+def test_a_parameter_with_another_dtype_in_the_same_memory_is_copied_again():
+    net, x = wrap(CPUS, FrozenLayer().half())
+    net(x.half())
+    for parameter in net.module.parameters():
+        parameter.data = parameter.data.view(torch.bfloat16)
+    check_outputs(net, x.bfloat16())
 
 
 def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
     # Without streams, the device alone decides.
     read = partial(map, lambda device: (device, lambda: None))
     monkeypatch.setattr(_copy_cache, "_stream_readers", read)
-    devices = topology.take(3)
-    net = impl.DataParallel(FrozenLayer().to(devices[0]), devices, cache_frozen_parameters=True)
-    x = X.to(devices[0])
+    net, x = wrapped(topology)
     net(x)
     net.device_ids = [net.device_ids[index] for index in (0, 2, 1)]
-    torch.testing.assert_close(net(x), net.module(x))
+    check_outputs(net, x)
 
 
 def product(weight, read=lambda weight: weight):
@@ -308,28 +309,26 @@ def with_inner_tensors():
     ids=["sparse", "with gaps", "with inner tensors"],
 )
 def test_parameters_that_are_no_dense_memory_are_copied_in_each_forward(build):
-    layer = build()
-    net = on_cpu_replicas(layer)
+    net, x = wrap(CPUS, build())
     for _ in range(2):
-        assert_outputs_are_those_of_the_module(net)
-        layer.read(layer.weight).data.mul_(2)
+        check_outputs(net, x)
+        net.module.read(net.module.weight).data.mul_(2)
 
 
 def test_a_step_without_gradients_drops_no_copies():
-    layer = FrozenLayer()
-    net = on_cpu_replicas(layer, nn.Linear(2, 1))
+    net, x = wrap(CPUS)
     optimizer = SGD(net.parameters(), lr=0.1)
-    first = replica_weights(net, layer)
-    net(X).sum().backward()
+    first = weights(net, x)
+    net(x).sum().backward()
     optimizer.step()
-    assert addresses(replica_weights(net, layer)) == addresses(first)
+    assert addresses(weights(net, x)) == addresses(first)
 
 
 def test_copies_of_a_dispatch_mode_are_not_kept():
-    net = on_cpu_replicas(FrozenLayer())
+    net, x = wrap(CPUS)
     with Doubled():
-        net(X)
-    assert_outputs_are_those_of_the_module(net)
+        net(x)
+    check_outputs(net, x)
 
 
 def test_an_override_that_does_not_call_replicate_keeps_no_copies():
@@ -337,7 +336,6 @@ def test_an_override_that_does_not_call_replicate_keeps_no_copies():
         def replicate(self, module, device_ids):
             return impl.replicate(module, device_ids)
 
-    layer = FrozenLayer()
-    net = on_cpu_replicas(layer, kind=Own)
-    first = replica_weights(net, layer)
-    assert addresses(replica_weights(net, layer)) & addresses(first) == addresses([layer.weight])
+    net, x = wrap(CPUS, kind=Own)
+    first, own = weights(net, x), addresses([net.module[0].weight])
+    assert addresses(weights(net, x)) & addresses(first) == own

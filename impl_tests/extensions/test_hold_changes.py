@@ -6,7 +6,7 @@ A change is *hidden* if no version counter, address or attribute shows it.
 import copy
 import pickle
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -17,21 +17,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
-from torch.optim.swa_utils import AveragedModel
 from torch.utils import swap_tensors
 from torch.utils.dlpack import from_dlpack
 
 import impl
 from impl import _replica_pool
-from impl_tests.extensions.kept_modules import Scale
-from impl_tests.helpers.modes import call_in_thread
-from spec_tests import checks
-from spec_tests.checks.snapshot import snapshot
-from spec_tests.strategies.changed_members import changes_members_specs
-from spec_tests.strategies.references import referring_specs
+from impl_tests.helpers.threads import call_in_thread
 
 SIZE = 6
+
+
+class Scale:
+    """State beside a tensor, which is copied with the tensor, because it has a method ``to``."""
+
+    def __init__(self, tensor, factor=1.0):
+        self.tensor, self.factor = tensor, factor
+
+    def to(self, _):
+        raise NotImplementedError
 
 
 def scaled(layer, x, factor):
@@ -97,11 +100,9 @@ class Net(nn.Module):
 
 @dataclass
 class State:
-    """A wrapper, and values that changes leave for later changes."""
+    """A wrapper, and the number of changes of its module."""
 
     wrapper: Any
-    vector: Tensor | None = None
-    stored: list[Tensor] = field(default_factory=list)
     changes: int = 0
 
     @property
@@ -122,34 +123,10 @@ def _step(state, kind, **options):
     optimizer.step()
 
 
-def _average(state):
-    average = AveragedModel(copy.deepcopy(state.net))
-    for parameter, shadow in zip(state.parameters, average.module.parameters(), strict=True):
-        shadow.data.mul_(0.5).add_(1)
-        parameter.data.copy_(shadow)
-
-
-def _restore(state):
-    """Store the parameters, or restore them."""
-    if len(state.stored) == len(state.parameters):
-        for parameter, stored in zip(state.parameters, state.stored, strict=True):
-            parameter.data.copy_(stored)
-    state.stored = [parameter.detach().clone() for parameter in state.parameters]
-
-
 def _swap(state):
     for parameter in state.parameters:
         other = nn.Parameter(parameter + 1, parameter.requires_grad)
         swap_tensors(parameter, other)
-
-
-def _change_vector(state):
-    """Make the parameters views of a vector, or change the vector of which they are views."""
-    if state.vector is None:
-        state.vector = parameters_to_vector(state.parameters).detach() * 0.9
-        vector_to_parameters(state.vector, state.parameters)
-    else:
-        state.vector.add_(1)
 
 
 def _load(state, *, assign):
@@ -168,10 +145,8 @@ def _each(change):
     return run
 
 
-def _write_numpy(parameter):
-    detached = parameter.detach()
-    array = detached.numpy() if parameter.is_cpu else from_dlpack(detached)
-    array += 1
+def _transpose(state):
+    state.net.base.weight.data = state.net.base.weight.data.t()
 
 
 def _set_storage(parameter):
@@ -179,11 +154,11 @@ def _set_storage(parameter):
     parameter.set_(other)
 
 
-def _merge(state, *, visible):
+def _merge(state):
+    """Add the adapter to the weight, or take it back."""
     sign = -1 if state.net.merged else 1
     state.net.base.weight.data += sign * state.net.delta()
-    if visible:
-        state.net.merged = not state.net.merged
+    state.net.merged = not state.net.merged
 
 
 def _replace_parameter(state):
@@ -220,9 +195,9 @@ def _change_settings(state):
     state.net.settings["parts"].append(2.0)
 
 
-def _change_scale(state):
-    if hasattr(state.net.total, "scale"):
-        state.net.total.scale.factor += 1.0
+def _scale(state):
+    """Return the state of a buffer, or other state if the buffer has been replaced."""
+    return getattr(state.net.total, "scale", Scale(torch.ones(())))
 
 
 def _toggle_parameter(state):
@@ -238,14 +213,18 @@ def _negated(self, x):
     return -Net.forward(self, x)
 
 
+def _can_be_copied(net):
+    return type(net) is Net and not net.handles and "forward" not in vars(net.norm)
+
+
 def _copy_module(state):
-    if type(state.net) is Net and not state.net.handles and "forward" not in vars(state.net.norm):
+    if _can_be_copied(state.net):
         state.wrapper.module = copy.deepcopy(state.net)
         state.net.scale *= 3
 
 
 def _duplicate(state, duplicate):
-    if type(state.net) is Net and not state.net.handles and "forward" not in vars(state.net.norm):
+    if _can_be_copied(state.net):
         copied = duplicate(state.wrapper)
         x = _rows(state)
         expected = _fresh(copied.module)(x)
@@ -254,7 +233,6 @@ def _duplicate(state, duplicate):
 
 def _convert(state):
     other = torch.float64 if state.net.base.bias.dtype == torch.float32 else torch.float32
-    state.vector, state.stored = None, []
     state.net.to(other)
 
 
@@ -278,26 +256,20 @@ def _write_buffers(state):
 CHANGES = {
     "copy_": _each(lambda parameter: parameter.copy_(parameter * 0.5)),
     "sgd": lambda state: _step(state, torch.optim.SGD),
-    "foreach adam": lambda state: _step(state, torch.optim.Adam, foreach=True),
     "fused adam": lambda state: _step(state, torch.optim.Adam, fused=True),
-    "fused sgd": lambda state: _step(state, torch.optim.SGD, fused=True),
-    "average": _average,
-    "store or restore": _restore,
     "set data": _each(lambda each: setattr(each, "data", each.data * 0.5)),
+    "transpose": _transpose,
     "set_": _each(_set_storage),
     "set_ of data": _each(lambda parameter: _set_storage(parameter.data)),
     "swap_tensors": _swap,
     "data": _each(lambda parameter: parameter.data.add_(1)),
-    "numpy": _each(_write_numpy),
     "dlpack": _each(lambda parameter: from_dlpack(parameter.detach()).mul_(0.5)),
-    "vector": _change_vector,
     "load": lambda state: _load(state, assign=False),
     "load with assign": lambda state: _load(state, assign=True),
     "convert": _convert,
     "half and back": lambda state: state.net.half().float(),
     "requires_grad": _each(lambda each: each.requires_grad_(not each.requires_grad)),
-    "merge": lambda state: _merge(state, visible=True),
-    "merge in silence": lambda state: _merge(state, visible=False),
+    "merge": _merge,
     "replace parameter": _replace_parameter,
     "replace child": _replace_child,
     "hook": _toggle_hook,
@@ -306,7 +278,8 @@ CHANGES = {
     "settings": _change_settings,
     "partial": lambda state: state.net.scaled.keywords.update(factor=2.0),
     "attribute of a partial": lambda state: setattr(state.net.scaled, "shift", 1.0),
-    "state of a tensor": _change_scale,
+    "state of a tensor": lambda state: setattr(_scale(state), "factor", _scale(state).factor + 1),
+    "tensor in the state of a tensor": lambda state: _scale(state).tensor.mul_(2),
     "new state of a tensor": lambda state: setattr(
         state.net.total, "scale", Scale(torch.ones(()), 3.0)
     ),
@@ -326,10 +299,7 @@ CHANGES = {
     "data of buffers": _write_buffers,
     "adapt": _set("adapts", lambda adapts: not adapts),
 }
-_HIDDEN = {
-    *("average", "store or restore", "data", "numpy", "dlpack", "vector", "merge in silence"),
-    *("data of buffers", "adapt", "set_ of data"),
-}
+_HIDDEN = {"data", "dlpack", "set_ of data", "data of buffers", "adapt"}
 #: Changes that have no defined results if a replica computes the whole batch.
 _OF_CHUNKS = {"writes", "train"}
 #: The names of changes, None for a forward, and INFERENCE for one in inference mode.
@@ -341,10 +311,13 @@ MODES = ("hold", *IN_FLIGHT, "frozen", "frozen in training", "frozen in hold")
 
 
 def has_hidden_change(sequence, mode):
+    # Samples show a transposed weight, but a cheap check does not.
+    is_transposed = mode in IN_FLIGHT and "transpose" in sequence
     # To merge and to take it back is hidden: only the roundings of the weight remain. Without
     # samples, a merge may have come before a batch that was begun earlier.
     is_sampled = mode != "map ahead"
-    return not _HIDDEN.isdisjoint(sequence) or sequence.count("merge") > is_sampled
+    is_merged = sequence.count("merge") > is_sampled
+    return is_merged or is_transposed or not _HIDDEN.isdisjoint(sequence)
 
 
 def sequences():
@@ -444,37 +417,3 @@ def test_outputs_are_those_of_the_module_or_an_error_is_raised(mode, sequence):
 def test_outputs_after_one_change_are_those_of_the_module_or_an_error_is_raised(change):
     for mode in MODES:
         assert not run([change, None], mode) or has_hidden_change([change], mode), mode
-
-
-CHANGING = changes_members_specs()
-REFERRING = referring_specs(hooks=False) | referring_specs(hooks=True)
-ROWS = st.lists(st.sampled_from([4, 6]), min_size=1, max_size=2)
-
-
-@given(
-    spec=CHANGING, rows=st.integers(2, 5), slots=st.sampled_from([(0, 1), (0, 0, 1), (None, None)])
-)
-def test_kept_replicas_have_the_outputs_of_the_module(topology, spec, rows, slots):
-    x = spec.network.rows(rows, slot=slots[0]).build(topology)
-    module = spec.build(topology, slots[0])
-    wrapper = impl.DataParallel(module, topology.take(slots))
-    with torch.no_grad(), wrapper.hold():
-        found = wrapper(x), wrapper(x)
-    with torch.no_grad():
-        expected = module(x)
-    for output in found:
-        checks.same(output, expected, spec, tolerance=checks.LAYER)
-
-
-@given(spec=REFERRING, rows=ROWS, slots=st.sampled_from([(0, 1), (None, None)]))
-def test_references_and_hooks_run_on_kept_replicas(topology, spec, rows, slots):
-    batches = [spec.network.rows(count, slot=slots[0]).build(topology) for count in rows]
-    results = []
-    for plain in (False, True):
-        wrapper = impl.DataParallel(
-            spec.build(topology, slots[0], plain=plain), topology.take(slots)
-        )
-        with torch.no_grad(), wrapper.hold():
-            results.append([wrapper(x) for x in batches])
-    found, expected = (snapshot(each, {}) for each in results)
-    checks.same(found, expected, spec, tolerance=checks.LAYER)

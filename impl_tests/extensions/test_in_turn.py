@@ -11,9 +11,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
+from torch.overrides import BaseTorchFunctionMode
 
 import impl
-from impl_tests.helpers.modes import FunctionMode
 from spec_tests import checks
 from spec_tests.checks.leaks import disable_gc, find_alive
 from spec_tests.strategies.small_modules import Calls
@@ -55,7 +55,7 @@ def test_each_module_starts_after_the_previous_one_has_ended(topology, count):
 
 def test_modules_run_in_turn_in_another_thread_under_active_modes(topology):
     records = []
-    with FunctionMode():
+    with BaseTorchFunctionMode():
         in_turn(topology, [Recording(records, number) for number in range(4)])
     assert [number for _, number, _ in records] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert threading.get_ident() not in {thread for *_, thread in records}

@@ -123,14 +123,33 @@ def test_distributed_data_parallel_is_not_replaced():
         assert DISTRIBUTED.scatter_kwargs is OLD["torch.nn.parallel.scatter_gather"].scatter_kwargs
 
 
-def test_one_uninstall_undoes_all_installs():
-    before = state()
-    for _ in range(3):
-        impl.install()
-        assert state() != before
-    for _ in range(2):
-        impl.uninstall()
-        assert state() == before
+#: Steps, and after each of them whether ``torch.nn``, and a module that imported its name before,
+#: have the class of impl ("x") or not ("-"). "(" and ")" begin and end a block of installed().
+HISTORIES = {
+    "install install uninstall uninstall": "x- x- -- --",
+    "( ( ( ) ) )": "x- x- x- x- x- --",
+    "install-rebind ( uninstall )": "xx xx -- --",
+    "install (-rebind )": "x- xx x-",
+}
+
+
+@pytest.mark.parametrize(("steps", "expected"), HISTORIES.items())
+def test_a_block_undoes_its_installation_and_uninstall_all_of_them(early_module, steps, expected):
+    before, blocks, found = state(), [], []
+    for step, _, option in (each.partition("-") for each in steps.split()):
+        if step == "install":
+            impl.install(rebind=bool(option))
+        elif step == "uninstall":
+            impl.uninstall()
+        elif step == "(":
+            blocks.append(impl.installed(rebind=bool(option)))
+            blocks[-1].__enter__()
+        else:
+            blocks.pop().__exit__(None, None, None)
+        classes = nn.DataParallel, early_module.DP
+        found.append("".join("x" if each is impl.DataParallel else "-" for each in classes))
+        assert (state() == before) is (found[-1] == "--")
+    assert " ".join(found) == expected
 
 
 def test_second_install_does_not_warn(early_module):
@@ -144,32 +163,6 @@ def test_installed_block_restores_the_reference_after_an_error():
         assert nn.DataParallel is impl.DataParallel
         raise KeyError
     assert state() == before
-
-
-def test_only_the_outermost_installed_block_restores_the_reference():
-    before = state()
-    with impl.installed():
-        inside = state()
-        with impl.installed(), impl.installed():
-            assert state() == inside
-        assert state() == inside
-    assert state() == before
-
-
-def test_uninstall_inside_of_a_block_undoes_every_installation(early_module):
-    impl.install(rebind=True)
-    with impl.installed():
-        impl.uninstall()
-        assert (nn.DataParallel, early_module.DP) == (REFERENCE, REFERENCE)
-    assert (nn.DataParallel, early_module.DP) == (REFERENCE, REFERENCE)
-
-
-def test_rebinding_block_after_install_undoes_only_the_rebinding(early_module):
-    impl.install()
-    with impl.installed(rebind=True):
-        assert early_module.DP is impl.DataParallel
-    assert early_module.DP is REFERENCE
-    assert nn.DataParallel is impl.DataParallel
 
 
 def test_uninstall_keeps_names_that_other_code_has_replaced(monkeypatch):

@@ -1,6 +1,7 @@
 """impl.Whole and impl.SplitAlong: copied whole, or split along another dimension."""
 
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -17,92 +18,54 @@ from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine import capabilities, profiles
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies import scatter_gather
-from spec_tests.strategies.calls import build
 from spec_tests.strategies.tensors import TensorSpec, device_slots, tensor_specs
 
 
-@dataclass(frozen=True)
-class Mark:
-    """A marked value: ``SplitAlong(value, dim)``, or ``Whole(value)`` if ``dim`` is None."""
+class Case(NamedTuple):
+    """Arguments: lists, markers, descriptions of tensors, and constants.
 
-    value: object
-    dim: int | None = None
-
-    def build(self, topology):
-        return build(self.value, topology)
-
-    def __repr__(self):
-        dim = "" if self.dim is None else f", {self.dim}"
-        return f"{'Whole' if self.dim is None else 'SplitAlong'}({self.value!r}{dim})"
-
-
-@dataclass(frozen=True)
-class MarkedArguments:
-    """Arguments whose tensors all have the same extent along their split dimension.
-
-    Args:
-        arguments: Lists, marks, tensors and constants.
-        extent: The extent along the split dimension.
-        slots: The numbers of the devices in the topology.
+    All tensors have the same extent along their split dimension. ``slots`` are the numbers of the
+    devices in the topology.
     """
 
     arguments: list[object]
     extent: int
     slots: tuple[int, ...]
 
-    @property
-    def replicas(self):
-        return range(len(even_chunks(self.extent, len(self.slots))))
 
-    def marked(self, inputs):
-        leaves = iter(tensors(inputs, ""))
-        return _map_tensors(self.arguments, 0, lambda _: next(leaves)[1], marked=True)
+def build_arguments(value, build, dim=0, *, keeps_markers=False):
+    """Replace each description of a tensor by ``build(description, dim)``.
 
-
-def _map_tensors(value, dim, make_tensor, *, marked):
-    """Replace each tensor by ``make_tensor(dim)``, and each mark by a marker if ``marked``."""
-    if isinstance(value, TensorSpec):
-        return make_tensor(dim)
+    ``dim`` is None inside of ``Whole``. Markers are removed unless ``keeps_markers``.
+    """
     if isinstance(value, list):
-        return [_map_tensors(member, dim, make_tensor, marked=marked) for member in value]
-    if not isinstance(value, Mark):
-        return value
-    inner = _map_tensors(value.value, value.dim, make_tensor, marked=marked)
-    if not marked:
-        return inner
-    return impl.Whole(inner) if value.dim is None else impl.SplitAlong(inner, value.dim)
+        return [build_arguments(each, build, dim, keeps_markers=keeps_markers) for each in value]
+    if isinstance(value, impl.Whole | impl.SplitAlong):
+        dim = getattr(value, "dim", None)
+        inner = build_arguments(value.value, build, dim, keeps_markers=keeps_markers)
+        if not keeps_markers:
+            return inner
+        return impl.Whole(inner) if dim is None else impl.SplitAlong(inner, dim)
+    return build(value, dim) if isinstance(value, TensorSpec) else value
 
 
 @st.composite
 def marked_arguments(draw):
-    """Draw arguments with marks, possibly nested. Shrinks to one tensor without a mark."""
+    """Draw arguments with markers, possibly nested. Shrinks to one tensor without a marker."""
     extent = draw(st.sampled_from([4, 3, 2, 1, 5]))
     anything = st.sampled_from([7, None, "text"]) | tensor_specs()
     along = {dim: scatter_gather.tensors(extent, dim) for dim in (0, 1, -1, 2)}
     split = st.sampled_from([1, -1, 2]).flatmap(
-        lambda dim: st.builds(Mark, along[dim] | st.lists(along[dim], max_size=2), st.just(dim))
+        lambda dim: (along[dim] | st.lists(along[dim], max_size=2)).map(
+            lambda value: impl.SplitAlong(value, dim)
+        )
     )
-    whole = st.builds(Mark, anything | st.lists(anything | split, max_size=2))
-    both = st.builds(Mark, st.lists(whole | along[1], max_size=2), st.just(1))
+    whole = (anything | st.lists(anything | split, max_size=2)).map(impl.Whole)
+    both = st.lists(whole | along[1], max_size=2).map(lambda value: impl.SplitAlong(value, 1))
     part = along[0] | split | whole | both
     parts = draw(st.lists(part | st.lists(part, max_size=2), max_size=3))
     slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4)))
-    return MarkedArguments([*parts, draw(along[0])], extent, slots)
-
-
-def expected_arguments(case, inputs, topology, replica):
-    leaves = iter(tensors(inputs, ""))
-    device = topology.device(case.slots[replica])
-    rows = even_chunks(case.extent, len(case.slots))
-
-    def take_chunk(dim):
-        _, tensor = next(leaves)
-        is_split = dim is not None and tensor.dim() > 0
-        start = sum(rows[:replica])
-        chunk = tensor.narrow(dim or 0, start, rows[replica]) if is_split else tensor
-        return chunk.to(device)
-
-    return _map_tensors(case.arguments, 0, take_chunk, marked=False)
+    return Case([*parts, draw(along[0])], extent, slots)
 
 
 def compute_gradients(value, inputs):
@@ -114,22 +77,35 @@ def compute_gradients(value, inputs):
     return snapshot(list(torch.autograd.grad(outputs, leaves, grad_outputs)), {}, strides=False)
 
 
-ROWS = TensorSpec((4, 2), requires_grad=True)
-with_mixed = example(
-    case=MarkedArguments(
-        [Mark(ROWS), Mark(TensorSpec((2, 4), requires_grad=True), 1), ROWS], 4, (0, 1)
-    )
-)
+ROWS, COLUMNS = (TensorSpec(shape, requires_grad=True) for shape in ((4, 2), (2, 4)))
 
 
 @given(case=marked_arguments())
-@with_mixed
+@example(Case([impl.Whole(ROWS), impl.SplitAlong(COLUMNS, 1), ROWS], 4, (0, 1)))
 def test_replicas_get_chunks_of_marked_arguments_with_their_gradients(topology, case):
-    inputs = build(case.arguments, topology)
-    marked = case.marked(inputs)
+    inputs = []
+
+    def build(spec, _):
+        inputs.append(spec.build(topology))
+        return inputs[-1]
+
+    def chunks_of(replica):
+        tensors_left, device = iter(inputs), topology.device(case.slots[replica])
+
+        def take_chunk(_, dim):
+            tensor = next(tensors_left)
+            if dim is not None and tensor.dim() > 0:
+                tensor = tensor.narrow(dim, sum(rows[:replica]), rows[replica])
+            return tensor.to(device)
+
+        return build_arguments(case.arguments, take_chunk)
+
+    marked = build_arguments(case.arguments, build, keeps_markers=True)
+    rows = even_chunks(case.extent, len(case.slots))
     found = impl.scatter(marked, topology.take(case.slots))
-    expected = [expected_arguments(case, inputs, topology, replica) for replica in case.replicas]
-    checks.same(_values(found), _values(expected), case)
+    expected = [*map(chunks_of, range(len(rows)))]
+    values = (snapshot(each, {}, strides=False) for each in (found, expected))
+    checks.same(*values, case)
     checks.same(compute_gradients(found, inputs), compute_gradients(expected, inputs), case)
 
 
@@ -193,8 +169,6 @@ def test_sparse_tensors_marked_whole_are_copied(topology, layout, blocksize, row
 
 
 class Product(nn.Linear):
-    """A linear layer whose output is multiplied by a factor."""
-
     def forward(self, x, factor):
         return super().forward(x) * factor
 
@@ -225,7 +199,3 @@ def test_marker_equals_only_itself(make):
 def test_marker_attribute_cannot_be_assigned(make):
     with pytest.raises(FrozenInstanceError):
         make().value = None
-
-
-def _values(found):
-    return snapshot(found, {}, strides=False)

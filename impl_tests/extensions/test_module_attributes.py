@@ -24,19 +24,15 @@ class Classifier(nn.Module):
 
     @property
     def width(self):
-        """The number of features."""
         return self.layer.in_features
 
     def name_of(self, index):
-        """Return the name of a class."""
         return self.classes[index]
 
     def forward(self, x):
-        """Return the scores."""
         return self.layer(x) * self.scale
 
     def __deepcopy__(self, memo):
-        """Return a copy."""
         return copy.copy(self)
 
 
@@ -45,7 +41,6 @@ class WithProperty(nn.Module):
 
     @property
     def broken(self):
-        """Raise an error."""
         raise AttributeError("broken")
 
 

@@ -5,7 +5,7 @@ memory, and ``test_arguments.py`` replaces each argument by wrong values.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -20,20 +20,27 @@ __all__ = ["CASES", "Case", "Net", "RepeatedCall", "create_tensor"]
 Function = Callable[..., Any]
 
 
-@dataclass(frozen=True)
 class Case:
     """A public function with valid arguments.
 
     Args:
         find: A function that returns the public function, or a function that also runs the modules
             which the public function returns. All arguments are keywords.
-        arguments: A function that returns new valid arguments.
         is_repeated: Whether programs repeat the call, also in several threads.
+        values: The arguments. Functions and classes are called for a new argument.
     """
 
-    find: Callable[[], Function]
-    arguments: Callable[[], dict[str, Any]]
-    is_repeated: bool = True
+    def __init__(
+        self, find: Callable[[], Function], /, *, is_repeated: bool = True, **values: Any
+    ) -> None:
+        self.find, self.is_repeated, self._values = find, is_repeated, values
+
+    def arguments(self) -> dict[str, Any]:
+        """Return new valid arguments."""
+        return {
+            name: value() if isinstance(value, FunctionType | type) else value
+            for name, value in self._values.items()
+        }
 
 
 def create_tensor(*shape: int, device: torch.device | str = "cpu", start: int = 0) -> Tensor:
@@ -71,6 +78,14 @@ def _leaf(ordinal: int = 0) -> Tensor:
 def _pair() -> list[Tensor]:
     """Return an input on each device."""
     return [_x(ordinal) for ordinal in (0, 1)]
+
+
+def _target() -> Tensor:
+    return _x()[:, :2]
+
+
+def _nets() -> list[nn.Module]:
+    return [Net(0), Net(1)]
 
 
 def _apply(name: str) -> Function:
@@ -114,181 +129,146 @@ def _install(**options: Any) -> Any:
 CASES: dict[str, Case] = {
     "DataParallel": Case(
         lambda: lambda **arguments: impl.DataParallel(**arguments)(_x()),
-        lambda: {
-            "module": Net(),
-            "device_ids": [0, 1],
-            "output_device": 0,
-            "dim": 0,
-            "chunk_sizes": None,
-            "in_turn": True,
-            "scalar_warning": False,
-            "module_attributes": True,
-            "cache_frozen_parameters": True,
-        },
         is_repeated=False,
+        module=Net,
+        device_ids=[0, 1],
+        output_device=0,
+        dim=0,
+        chunk_sizes=None,
+        in_turn=True,
+        scalar_warning=False,
+        module_attributes=True,
+        cache_frozen_parameters=True,
     ),
-    "DataParallel.forward": Case(lambda: _wrapper(chunk_sizes=[1, 3]), lambda: {"x": _x()}),
+    "DataParallel.forward": Case(lambda: _wrapper(chunk_sizes=[1, 3]), x=_x),
     "data_parallel": Case(
         lambda: impl.data_parallel,
-        lambda: {
-            "module": Net(),
-            "inputs": (),
-            "device_ids": [0, 1],
-            "output_device": 0,
-            "dim": 0,
-            "module_kwargs": {"x": _x()},
-        },
+        module=Net,
+        inputs=(),
+        device_ids=[0, 1],
+        output_device=0,
+        dim=0,
+        module_kwargs=lambda: {"x": _x()},
     ),
     "parallel_apply": Case(
         lambda: impl.parallel_apply,
-        lambda: {
-            "modules": [Net(0), Net(1)],
-            "inputs": _pair(),
-            "kwargs_tup": ({}, {}),
-            "devices": [0, 1],
-        },
+        modules=_nets,
+        inputs=_pair,
+        kwargs_tup=({}, {}),
+        devices=[0, 1],
     ),
     "replicate": Case(
         lambda: _replicate,
-        lambda: {
-            "network": Net(),
-            "devices": [0, 1],
-            "detach": False,
-            "buffer_size": 100,
-            "with_parameters": True,
-        },
+        network=Net,
+        devices=[0, 1],
+        detach=False,
+        buffer_size=100,
+        with_parameters=True,
     ),
     "scatter": Case(
-        lambda: impl.scatter_gather.scatter,
-        lambda: {"inputs": (_x(),), "target_gpus": [0, 1], "dim": 0, "chunk_sizes": None},
+        lambda: impl.scatter, inputs=lambda: (_x(),), target_gpus=[0, 1], dim=0, chunk_sizes=None
     ),
     "scatter_kwargs": Case(
         lambda: impl.scatter_gather.scatter_kwargs,
-        lambda: {
-            "inputs": (_x(),),
-            "kwargs": {"x": _x()},
-            "target_gpus": [0, 1],
-            "dim": 0,
-            "chunk_sizes": None,
-        },
+        inputs=lambda: (_x(),),
+        kwargs=lambda: {"x": _x()},
+        target_gpus=[0, 1],
+        dim=0,
+        chunk_sizes=None,
     ),
     "gather": Case(
-        lambda: impl.scatter_gather.gather,
-        lambda: {"outputs": _pair(), "target_device": 0, "dim": 0, "scalar_warning": True},
+        lambda: impl.gather, outputs=_pair, target_device=0, dim=0, scalar_warning=True
     ),
-    "comm.broadcast": Case(
-        lambda: impl.comm.broadcast,
-        lambda: {"tensor": _x(), "devices": [0, 1], "out": None},
-    ),
-    "comm.broadcast into out": Case(
-        lambda: impl.comm.broadcast, lambda: {"tensor": _x(), "out": _pair()}
-    ),
+    "comm.broadcast": Case(lambda: impl.comm.broadcast, tensor=_x, devices=[0, 1], out=None),
+    "comm.broadcast into out": Case(lambda: impl.comm.broadcast, tensor=_x, out=_pair),
     "comm.broadcast_coalesced": Case(
         lambda: impl.comm.broadcast_coalesced,
-        lambda: {"tensors": [_x(), _x()], "devices": [0, 1], "buffer_size": 100},
+        tensors=lambda: [_x(), _x()],
+        devices=[0, 1],
+        buffer_size=100,
     ),
-    "comm.reduce_add": Case(
-        lambda: impl.comm.reduce_add, lambda: {"inputs": _pair(), "destination": 0}
-    ),
+    "comm.reduce_add": Case(lambda: impl.comm.reduce_add, inputs=_pair, destination=0),
     "comm.reduce_add_coalesced": Case(
         lambda: impl.comm.reduce_add_coalesced,
-        lambda: {"inputs": [[_x(0)], [_x(1)]], "destination": 0, "buffer_size": 100},
+        inputs=lambda: [[_x(0)], [_x(1)]],
+        destination=0,
+        buffer_size=100,
     ),
     "comm.scatter": Case(
         lambda: impl.comm.scatter,
-        lambda: {
-            "tensor": _x(),
-            "devices": [0, 1],
-            "chunk_sizes": [1, 3],
-            "dim": 0,
-            "streams": None,
-        },
+        tensor=_x,
+        devices=[0, 1],
+        chunk_sizes=[1, 3],
+        dim=0,
+        streams=None,
     ),
     "comm.scatter into out": Case(
-        lambda: impl.comm.scatter,
-        lambda: {"tensor": _x(), "dim": 0, "out": [_x(0, 2), _x(1, 2)]},
+        lambda: impl.comm.scatter, tensor=_x, dim=0, out=lambda: [_x(0, 2), _x(1, 2)]
     ),
-    "comm.gather": Case(
-        lambda: impl.comm.gather,
-        lambda: {"tensors": _pair(), "dim": 0, "destination": 0},
-    ),
+    "comm.gather": Case(lambda: impl.comm.gather, tensors=_pair, dim=0, destination=0),
     "comm.gather into out": Case(
-        lambda: impl.comm.gather, lambda: {"tensors": _pair(), "dim": 0, "out": _x(0, 8)}
+        lambda: impl.comm.gather, tensors=_pair, dim=0, out=lambda: _x(0, 8)
     ),
-    "functions.Broadcast": Case(
-        lambda: _apply("Broadcast"), lambda: {"target_gpus": [0, 1], "input": _leaf()}
-    ),
+    "functions.Broadcast": Case(lambda: _apply("Broadcast"), target_gpus=[0, 1], input=_leaf),
     "functions.ReduceAddCoalesced": Case(
         lambda: _apply("ReduceAddCoalesced"),
-        lambda: {"destination": 0, "num_inputs": 1, "first": _leaf(0), "second": _leaf(1)},
+        destination=0,
+        num_inputs=1,
+        first=_leaf,
+        second=lambda: _leaf(1),
     ),
     "functions.Scatter": Case(
-        lambda: _apply("Scatter"),
-        lambda: {"target_gpus": [0, 1], "chunk_sizes": [1, 3], "dim": 0, "input": _leaf()},
+        lambda: _apply("Scatter"), target_gpus=[0, 1], chunk_sizes=[1, 3], dim=0, input=_leaf
     ),
     "functions.Gather": Case(
-        lambda: _apply("Gather"),
-        lambda: {"target_device": 0, "dim": 0, "first": _leaf(0), "second": _leaf(1)},
+        lambda: _apply("Gather"), target_device=0, dim=0, first=_leaf, second=lambda: _leaf(1)
     ),
     "DataParallel.call": Case(
-        lambda: lambda method, **inputs: _wrapper().call(method, **inputs),
-        lambda: {"method": "forward", "x": _x()},
+        lambda: lambda method, **inputs: _wrapper().call(method, **inputs), method="forward", x=_x
     ),
-    "DataParallel.hold": Case(_hold, lambda: {"x": _x()}),
+    "DataParallel.hold": Case(_hold, x=_x),
     "DataParallel.map": Case(
         _map,
-        lambda: {
-            "batches": [_x()],
-            "method": "forward",
-            "in_flight": 2,
-            "ordered": True,
-            "return_exceptions": False,
-        },
+        batches=lambda: [_x()],
+        method="forward",
+        in_flight=2,
+        ordered=True,
+        return_exceptions=False,
     ),
     "DataParallelWithLoss": Case(
-        lambda: lambda **each: impl.DataParallelWithLoss(**each)(_x(), target=_x()[:, :2]),
-        lambda: {
-            "module": Net(),
-            "criterion": nn.L1Loss(),
-            "device_ids": [0, 1],
-            "output_device": 0,
-            "dim": 0,
-            "reduction": "mean",
-            "mean_over": "rows",
-        },
+        lambda: lambda **each: impl.DataParallelWithLoss(**each)(_x(), target=_target()),
         is_repeated=False,
+        module=Net,
+        criterion=nn.L1Loss,
+        device_ids=[0, 1],
+        output_device=0,
+        dim=0,
+        reduction="mean",
+        mean_over="rows",
     ),
     "DataParallelWithLoss.forward": Case(
-        lambda: impl.DataParallelWithLoss(Net(), nn.L1Loss(), [0, 1]),
-        lambda: {"x": _x(), "target": _x()[:, :2]},
+        lambda: impl.DataParallelWithLoss(Net(), nn.L1Loss(), [0, 1]), x=_x, target=_target
     ),
     "SyncBatchNorm.convert_sync_batchnorm": Case(
         lambda: impl.SyncBatchNorm.convert_sync_batchnorm,
-        lambda: {"module": nn.Sequential(nn.BatchNorm1d(2))},
         is_repeated=False,
+        module=lambda: nn.Sequential(nn.BatchNorm1d(2)),
     ),
     "SyncBatchNorm.forward": Case(
         lambda: lambda **arguments: impl.SyncBatchNorm(3, dtype=torch.double)(**arguments),
-        lambda: {"input": _x().cpu()},
         is_repeated=False,
+        input=lambda: _x().cpu(),
     ),
     "parallel_apply in turn": Case(
-        lambda: impl.parallel_apply,
-        lambda: {"modules": [Net(0), Net(1)], "inputs": _pair(), "in_turn": True},
+        lambda: impl.parallel_apply, modules=_nets, inputs=_pair, in_turn=True
     ),
-    "Whole": Case(
-        lambda: lambda value: impl.scatter_gather.scatter((_x(), impl.Whole(value)), [0, 1]),
-        lambda: {"value": _x()},
-    ),
+    "Whole": Case(lambda: lambda value: impl.scatter((_x(), impl.Whole(value)), [0, 1]), value=_x),
     "SplitAlong": Case(
-        lambda: (
-            lambda **arguments: impl.scatter_gather.scatter(
-                (_x(), impl.SplitAlong(**arguments)), [0, 1]
-            )
-        ),
-        lambda: {"value": _x(), "dim": 1},
+        lambda: lambda **marked: impl.scatter((_x(), impl.SplitAlong(**marked)), [0, 1]),
+        value=_x,
+        dim=1,
     ),
-    "install": Case(lambda: _install, lambda: {"rebind": False}, is_repeated=False),
+    "install": Case(lambda: _install, is_repeated=False, rebind=False),
 }
 
 
