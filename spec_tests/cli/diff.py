@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Mapping
 
-from spec_tests.cli.report import write
-from spec_tests.machine.verdicts import VERDICTS, Evidence
+from spec_tests.machine import input_files
+from spec_tests.machine.verdicts import VERDICTS, Evidence, in_tables
 from spec_tests.reporting import runs
 from spec_tests.reporting.markdown import format_table
 
@@ -43,7 +43,7 @@ def main(options: argparse.Namespace) -> int:
     head = ("change", "clause", old.label, new.label)
     if options.to:
         lines = ["# Changed clauses", "", total, "", *format_table(head, changed), ""]
-        write(options.to, "\n".join(lines))
+        input_files.write(options.to, "\n".join(lines))
     return int(bool(count))
 
 
@@ -57,32 +57,28 @@ def changes(
     changed = []
     for name in {**old, **new}:
         before, after = (each.get(name, Evidence(ABSENT)) for each in (old, new))
-        if after.is_stale and not before.is_stale:
-            kind = REPAIRED
-        elif before.verdict != after.verdict:
-            kind = _kind(before, after)
-        elif (
-            after.verdict != ABSENT
-            and before.failure
-            and after.failure
-            and before.failure.key != after.failure.key
-        ):
-            kind = OTHERWISE
-        else:
-            continue
-        old_text, new_text = (LEFT if each.is_stale else each.verdict for each in (before, after))
-        changed.append((kind, name, old_text, new_text))
+        if kind := _kind(before, after):
+            changed.append((kind, name, _shown(before), _shown(after)))
     order = (REGRESSION, OTHERWISE, REPAIRED, IMPROVEMENT, RECORDED, APPEARED, GONE)
     return sorted(changed, key=lambda each: (order.index(each[0]), each[1]))
 
 
+def _shown(evidence: Evidence) -> str:
+    return LEFT if evidence.is_stale else in_tables(evidence.verdict)
+
+
 def _kind(before: Evidence, after: Evidence) -> str:
-    """Return the kind of a change. `VERDICTS` has the worst verdict first."""
-    if before.verdict == "fail" and (after.verdict == "known" or after.declared):
+    """Return the kind of a change; empty if there is none. `VERDICTS` has the worst one first."""
+    old, new = in_tables(before.verdict), in_tables(after.verdict)
+    if after.is_stale and not before.is_stale:
+        return REPAIRED
+    if old == new:
+        keys = {each.failure.key for each in (before, after) if each.failure}
+        return OTHERWISE if old != ABSENT and len(keys) == 2 else ""
+    if old == "fail" and (new == "known" or after.declared):
         return RECORDED
-    if before.verdict == "pass" and after.is_undecided:
+    if old == "pass" and after.verdict == "undecided":
         return REGRESSION
-    if ABSENT in (before.verdict, after.verdict):
-        return APPEARED if before.verdict == ABSENT else GONE
-    is_worse = VERDICTS.index(after.verdict) < VERDICTS.index(before.verdict)
-    return REGRESSION if is_worse else IMPROVEMENT
+    if ABSENT in (old, new):
+        return APPEARED if old == ABSENT else GONE
+    return REGRESSION if VERDICTS.index(new) < VERDICTS.index(old) else IMPROVEMENT

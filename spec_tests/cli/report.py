@@ -5,17 +5,13 @@ import json
 import sys
 from pathlib import Path
 
-from spec_tests.cli import doctor
-from spec_tests.machine import clauses, conclusion
-from spec_tests.machine.input_files import RefusedError
+from spec_tests.machine import clauses, conclusion, input_files
 from spec_tests.machine.verdicts import VERDICTS
 from spec_tests.reporting import runs
 from spec_tests.reporting.causes import causes_by_title
 from spec_tests.reporting.markdown import escape, format_table
 from spec_tests.reporting.runs import Run
 
-#: The modules that pip installs with ``[report]``.
-MODULES = ("jinja2",)
 #: The folders with published runs: one of the checkout, and the installed package.
 PUBLISHED = (Path(__file__).resolve().parents[2] / "reports", Path(__file__).resolve().parents[1])
 #: The color of the badge for each conclusion.
@@ -25,7 +21,6 @@ _COLORS = {
     "does not conform": "orange",
     "is not decided": "lightgrey",
 }
-EXTRA = "remedy: pip install jinja2"
 
 
 def main(options: argparse.Namespace) -> int:
@@ -34,48 +29,43 @@ def main(options: argparse.Namespace) -> int:
     Raises:
         input_files.RefusedError: A file is not valid, or the page cannot be written.
     """
-    missing = doctor.missing(MODULES)
-    if missing:
-        print(f"missing: {', '.join(missing)}\n{EXTRA}", file=sys.stderr)
+    try:
+        from spec_tests.reporting import pages
+    except ModuleNotFoundError as error:  # pip installs jinja2 with [report].
+        print(f"missing: {error.name}\nremedy: pip install {error.name}", file=sys.stderr)
         return 1
-    from spec_tests.reporting import pages
 
     shown = [runs.load_file(path) for path in options.file]
     for path, run in zip(options.file, shown, strict=True):
         if "incomplete" in run.about:
             print(f"{path}: {run.about['incomplete']}")
-        suite, torch = run.about.get("suite", ""), run.about["torch"]
-        print("\n".join(conclusion.summary_lines(run.evidence, clauses.load(), suite, torch)))
+        print("\n".join(conclusion.summary_lines(run.evidence, clauses.load(), run.conclusion)))
     default = next((folder for folder in PUBLISHED if any(folder.glob(runs.RESULTS))), None)
     pages.write_report(options.file, default, options.to)
     if options.summary:
-        write(options.summary, "\n".join(map(as_markdown, shown)))
+        input_files.write(options.summary, "\n".join(map(as_markdown, shown)))
     if options.badge:
-        write(options.badge, as_badge(shown[0]))
+        input_files.write(options.badge, as_badge(shown[0]))
     print(f"wrote {options.to}")
     return 0
 
 
 def as_markdown(run: Run) -> str:
     """Return a page with the conclusion, counts by chapter, and the causes of failures."""
-    known = clauses.load()
-    counts = conclusion.count_by_chapter(run.verdicts, known).items()
+    counts = conclusion.count_by_chapter(run.verdicts, clauses.load()).items()
     rows = [(title, *(number_of[verdict] for verdict in VERDICTS)) for title, number_of in counts]
     causes: list[str] = []
     for title, groups in causes_by_title(run.evidence, run.violated_by_reference).items():
         lines = (f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups)
         causes += ["", title, "", *lines]
-    undecided = conclusion.explain_undecided(run.verdicts, known)
-    notes = filter(None, (run.about.get("incomplete"), undecided))
-    head = [f"# {escape(run.label)}", "", run.claim, *notes, ""]
+    notes = filter(None, (run.about.get("incomplete"), run.conclusion.note))
+    head = [f"# {escape(run.label)}", "", run.conclusion.claim, *notes, ""]
     return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), *causes, ""])
 
 
 def as_badge(run: Run) -> str:
     """Return the JSON from which shields.io makes a badge."""
-    word, text = conclusion.conclude(
-        run.verdicts, clauses.load(), run.about.get("suite", ""), run.about["torch"]
-    )
+    word, text, _ = run.conclusion
     badge = {
         "schemaVersion": 1,
         "label": "torch.nn.parallel",
@@ -83,15 +73,3 @@ def as_badge(run: Run) -> str:
         "color": _COLORS[word],
     }
     return json.dumps(badge)
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file.
-
-    Raises:
-        RefusedError: The file cannot be written.
-    """
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RefusedError(str(error)) from None

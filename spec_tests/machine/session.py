@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +15,7 @@ import torch
 from hypothesis import settings
 
 from spec_tests import cuda_stand_ins
-from spec_tests.machine import (
-    clauses,
-    input_files,
-    process_state,
-    register,
-    verdict_file,
-)
+from spec_tests.machine import clauses, process_state, register, verdict_file
 from spec_tests.machine.devices import SYNCHRONOUS, Topology
 from spec_tests.machine.fixtures import (
     capabilities_of,
@@ -62,13 +57,13 @@ def pytest_configure(config: pytest.Config) -> None:
         # Ctrl-C ends a worker of pytest-xdist at once. The test may catch KeyboardInterrupt.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     else:
-        with input_files.usage_errors():
-            recorder = verdict_file.Recorder(
-                config.getoption("--verdicts"),
-                clauses.of_run(config),
-                resume=config.getoption("--resume"),
-                metadata=lambda: run_metadata(config, topology_of(config)),
-            )
+        file = config.getoption("--verdicts")
+        recorder = verdict_file.Recorder(
+            None if file is None else Path(file),
+            clauses.of_run(config),
+            resume=config.getoption("--resume"),
+            metadata=lambda: _metadata(config, topology_of(config)),
+        )
         config.pluginmanager.register(recorder, "verdicts")
 
 
@@ -124,7 +119,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         session.config.addinivalue_line("filterwarnings", f"ignore:{pattern}")
 
 
-def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
+def _metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
     """Return target, versions, devices, time, and the command that repeats the run."""
     target = target_of(config)
     return {

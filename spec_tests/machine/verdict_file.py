@@ -9,7 +9,7 @@ resumed. The first verdict makes the file. The last line of an interrupted run i
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,7 +17,13 @@ import pytest
 
 from spec_tests.machine import clauses, conclusion, input_files
 from spec_tests.machine.clauses import Clause
-from spec_tests.machine.verdicts import TestVerdict, find_evidence, tests_of
+from spec_tests.machine.verdicts import (
+    TestVerdict,
+    find_evidence,
+    from_table,
+    in_tables,
+    tests_of,
+)
 
 #: The format of a file of verdicts. Other formats are refused.
 FORMAT = 2
@@ -25,6 +31,12 @@ FORMAT = 2
 _OF_ONE_RUN = ("target", "reference", "torch", "accelerator", "devices", "suite")
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
+#: The exit statuses of a run that has not been interrupted.
+_COMPLETE = (
+    pytest.ExitCode.OK,
+    pytest.ExitCode.TESTS_FAILED,
+    pytest.ExitCode.NO_TESTS_COLLECTED,
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,10 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], list[TestVerdict], bo
         if "run" in line:
             headers.append(_check_header(line["run"], f"the header of {path}"))
         elif not is_interrupted:
-            tests.append(_to_test(line, source))
+            test = input_files.convert(line, TestVerdict, source)
+            if test.clause and not clauses.is_id(test.clause):
+                raise input_files.refuse(source, f"{test.clause!r} is not the id of a clause")
+            tests.append(replace(test, verdict=from_table(test.verdict, test.failure)))
     return headers, tests, is_interrupted
 
 
@@ -99,19 +114,12 @@ def _check_header(header: Any, source: str) -> dict[str, Any]:
     return found
 
 
-def _to_test(line: Mapping[str, Any], source: str) -> TestVerdict:
-    test = input_files.convert(line, TestVerdict, source)
-    if test.clause and not clauses.is_id(test.clause):
-        raise input_files.refuse(source, f"{test.clause!r} is not the id of a clause")
-    return test
-
-
 class Recorder:
     """A plugin that collects the verdicts of a run, writes each one, and prints a summary.
 
     Args:
-        jsonl: The file to write; None for no file.
-        known: The clauses of the suite by id.
+        path: The file to write; None for no file.
+        specification: The clauses of the suite by id.
         resume: Whether to continue the file of an interrupted run.
         metadata: Returns the metadata of the run for the first line of the file.
 
@@ -123,21 +131,32 @@ class Recorder:
 
     def __init__(
         self,
-        jsonl: str | None,
-        known: Mapping[str, Clause],
+        path: Path | None,
+        specification: Mapping[str, Clause],
         *,
         resume: bool,
         metadata: Callable[[], dict[str, Any]],
     ) -> None:
-        self._path = None if jsonl is None else Path(jsonl)
-        self.resumed_tests = read(self._path) if resume and self._path is not None else []
+        self._path, self._specification, self._metadata = path, specification, metadata
+        self.resumed_tests = read(path) if resume and path is not None else []
         self.tests: list[TestVerdict] = []
         self._worst: dict[str, TestVerdict] = {}
         for test in self.resumed_tests:
             self._add(test)
         self.collected = 0
-        self._known, self._metadata = known, metadata
         self._file: TextIO | None = None
+        self._is_interrupted = False
+
+    def _add(self, test: TestVerdict) -> None:
+        self.tests.append(test)
+        if test.clause:
+            worst = self._worst.get(test.clause, test)
+            self._worst[test.clause] = min(worst, test, key=lambda test: test.rank)
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdict so far of each clause."""
+        return {name: in_tables(test.verdict) for name, test in self._worst.items()}
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -167,74 +186,33 @@ class Recorder:
         """Record the verdict of a test, once for each of its clauses."""
         for test in tests_of(report):
             if self._path is not None:
-                if self._file is None:
-                    self._file = self._open_file(self._path)
+                self._file = self._file or self._open_file(self._path)
                 self._file.write(test.dumps() + "\n")
                 self._file.flush()
             self._add(test)
 
-    def _add(self, test: TestVerdict) -> None:
-        self.tests.append(test)
-        if test.clause:
-            worst = self._worst.setdefault(test.clause, test)
-            self._worst[test.clause] = min(worst, test, key=lambda test: test.rank)
-
-    @property
-    def verdicts(self) -> dict[str, str]:
-        """The verdict so far of each clause."""
-        return {name: test.verdict for name, test in self._worst.items()}
-
     def _open_file(self, path: Path) -> TextIO:
+        """Append if the run is resumed; otherwise overwrite the file, and write the header."""
+        if self.resumed_tests:
+            return path.open("a", encoding="utf-8")
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Append if the run is resumed; otherwise overwrite an existing file.
-        file = path.open("a" if self.tests else "w", encoding="utf-8")
-        if not self.tests:
-            # The first line of a new file is the metadata of the run.
-            file.write(
-                json.dumps({"run": self._metadata() | {"collected": self.collected}}) + "\n"
-            )
+        file = path.open("w", encoding="utf-8")
+        header = {"run": self._metadata() | {"collected": self.collected}}
+        file.write(json.dumps(header) + "\n")
         return file
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the counts by chapter, the clauses that did not pass, and the next command."""
-        lines = self._summary()
-        if lines:
-            terminalreporter.section("clauses")
-        for line in lines:
-            terminalreporter.write_line(line)
-
-    def _summary(self) -> list[str]:
-        evidence = find_evidence(self.tests)
-        if not evidence:
-            return []
-        left = self.collected - len({test.test for test in self.tests[len(self.resumed_tests) :]})
-        lines = conclusion.summary_lines(evidence, self._known)
-        if lost := [test.test for test in self.tests if test.fails_run and not test.clause]:
-            lines.append(f"{len(lost)} tests failed before their clauses were known: {lost[0]}")
-        if left > 0:
-            lines.append(f"stopped: {left} of {self.collected} tests were not run")
-        if not self.collected and self._is_done():
-            lines.append(f"no test was run: {self._path} has the verdicts of all tests")
-        if self._path is not None:
-            lines.append(f"verdicts of all tests: {self._path}")
-        before = "" if self._path else "--verdicts FILE, then "
-        file = self._path or "FILE"
-        lines.append(f"to write a web page: {before}parallel-conformance report {file}")
-        return lines
-
-    def interrupted(self) -> list[str]:
-        """Mark the file as that of an interrupted run, and return the lines of the summary."""
-        if self._file is None:
-            return self._summary()
-        self._file.write(json.dumps(INTERRUPTED) + "\n")
-        self._file.flush()
-        return [*self._summary(), "to continue: repeat the command with --resume"]
+    def mark_interrupted(self) -> None:
+        """Mark the file as that of an interrupted run."""
+        self._is_interrupted = self._file is not None
+        if self._file is not None:
+            self._file.write(json.dumps(INTERRUPTED) + "\n")
+            self._file.flush()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the run if the resumed run had failures. A resumed run may have no test left."""
-        if _was_interrupted(session):
-            self.interrupted()
+        if session.exitstatus not in _COMPLETE or session.shouldstop or session.shouldfail:
+            self.mark_interrupted()
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._is_done():
             session.exitstatus = pytest.ExitCode.OK
         passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
@@ -248,16 +226,37 @@ class Recorder:
         collected = max(header.get("collected", 0) for header in _read_lines(self._path)[0])
         return bool(collected <= len({test.test for test in self.resumed_tests}))
 
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the counts by chapter, the clauses that did not pass, and the next command."""
+        if lines := self.summary():
+            terminalreporter.section("clauses")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+    def summary(self) -> list[str]:
+        """Return the lines at the end of a run; an empty list before the first verdict."""
+        evidence = find_evidence(self.tests)
+        if not evidence:
+            return []
+        concluded = conclusion.conclude(self.verdicts, self._specification)
+        lines = conclusion.summary_lines(evidence, self._specification, concluded)
+        if lost := [test.test for test in self.tests if test.fails_run and not test.clause]:
+            lines.append(f"{len(lost)} tests failed before their clauses were known: {lost[0]}")
+        left = self.collected - len({test.test for test in self.tests[len(self.resumed_tests) :]})
+        if left > 0:
+            lines.append(f"stopped: {left} of {self.collected} tests were not run")
+        if not self.collected and self._is_done():
+            lines.append(f"no test was run: {self._path} has the verdicts of all tests")
+        if self._path is not None:
+            lines.append(f"verdicts of all tests: {self._path}")
+        before = "" if self._path else "--verdicts FILE, then "
+        file = self._path or "FILE"
+        lines.append(f"to write a web page: {before}parallel-conformance report {file}")
+        if self._is_interrupted:
+            lines.append("to continue: repeat the command with --resume")
+        return lines
+
     def pytest_unconfigure(self) -> None:
         """Close the file."""
         if self._file is not None:
             self._file.close()
-
-
-def _was_interrupted(session: pytest.Session) -> bool:
-    complete = (
-        pytest.ExitCode.OK,
-        pytest.ExitCode.TESTS_FAILED,
-        pytest.ExitCode.NO_TESTS_COLLECTED,
-    )
-    return session.exitstatus not in complete or bool(session.shouldstop or session.shouldfail)

@@ -6,7 +6,7 @@ The verdict of a clause is the worst verdict of its tests. These are the verdict
 * *not-offered*: the target lacks a name that the test uses.
 * *known*: the test fails as a record of the register expects.
 * *undecided*: the test fails, but in facts of other clauses. Files and tables call it *not-run*,
-  because nothing is known about the clause; a `TestVerdict` and an `Evidence` have a failure then.
+  because nothing is known about the clause.
 * *pass*
 * *not-run*: the test was not run.
 """
@@ -14,19 +14,17 @@ The verdict of a clause is the worst verdict of its tests. These are the verdict
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pytest
 
 from spec_tests.failure import Failure
 from spec_tests.machine import input_files
 
-_UNDECIDED = "undecided"
-_WORST_FIRST = ("fail", "not-offered", "known", _UNDECIDED, "pass", "not-run")
+Verdict = Literal["fail", "not-offered", "known", "undecided", "pass", "not-run"]
+_WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
 #: The verdicts of files and tables, worst first.
-VERDICTS = tuple(each for each in _WORST_FIRST if each != _UNDECIDED)
-#: The beginning of the reason of an undecided clause, and that for a record out of date.
-_IN_FACTS, _OUT_OF_DATE = "its tests fail in facts of", "the record of its tests is out of date:"
+VERDICTS = tuple(each for each in _WORST_FIRST if each != "undecided")
 #: Keys in the report of a test: its clauses that the run selects and the others, the JSON of its
 #: failure, the missing name that the register declares, the program that repeats the failure, and
 #: a clause that the failure fails.
@@ -40,7 +38,7 @@ class TestVerdict:
 
     Args:
         test: The node id.
-        verdict: One of `VERDICTS`.
+        verdict: The verdict.
         clause: The id of the clause; empty for a test of the suite itself.
         reason: Why the test was not run, or does not decide the clause.
         declared: The missing name that the test uses, if ``lacks`` of the register declares it.
@@ -50,21 +48,16 @@ class TestVerdict:
     __test__ = False
 
     test: str
-    verdict: Literal["fail", "not-offered", "known", "pass", "not-run"]
+    verdict: Verdict
     clause: str = ""
     reason: str = ""
     declared: str = ""
     failure: Failure | None = None
 
     @property
-    def is_undecided(self) -> bool:
-        """Whether the test fails, but does not decide the clause."""
-        return self.verdict == "not-run" and self.failure is not None
-
-    @property
     def rank(self) -> int:
         """The place among the verdicts for one clause, the worst first."""
-        return _WORST_FIRST.index(_UNDECIDED if self.is_undecided else self.verdict)
+        return _WORST_FIRST.index(self.verdict)
 
     @property
     def fails_run(self) -> bool:
@@ -74,15 +67,26 @@ class TestVerdict:
     def dumps(self) -> str:
         """Return the line of a file of verdicts."""
         fields = {name: value for name, value in vars(self).items() if value}
+        fields["verdict"] = in_tables(self.verdict)
         return json.dumps(fields | ({"failure": self.failure.to_json()} if self.failure else {}))
 
 
-def verdict_of(report: pytest.TestReport) -> str | None:
+def in_tables(verdict: str) -> str:
+    """Return the name that files and tables have for a verdict: one of `VERDICTS`."""
+    return "not-run" if verdict == "undecided" else verdict
+
+
+def from_table(verdict: Verdict, failure: Failure | None) -> Verdict:
+    """Return the verdict that a file calls ``verdict``. A failed test has decided nothing."""
+    return "undecided" if verdict == "not-run" and failure else verdict
+
+
+def verdict_in(report: pytest.TestReport) -> Verdict | None:
     """Return the verdict of a test; None if this phase (such as a passing setup) has none."""
     if hasattr(report, "wasxfail"):
         return "known"
     if report.failed:
-        failure = failure_of(report)
+        failure = failure_in(report)
         return "not-offered" if failure and failure.kind == "not-offered" else "fail"
     if report.skipped:
         return "not-offered" if property_of(report, DECLARED) else "not-run"
@@ -94,7 +98,7 @@ def property_of(report: pytest.TestReport, name: str) -> str:
     return next(iter(_properties(report, name)), "")
 
 
-def failure_of(report: pytest.TestReport) -> Failure | None:
+def failure_in(report: pytest.TestReport) -> Failure | None:
     """Return the failure in the report of a test, if it has one."""
     text = property_of(report, FAILURE)
     return input_files.convert(json.loads(text), Failure, "the report") if text else None
@@ -115,25 +119,24 @@ def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
     A failed test has the verdict for the clauses that its failure fails, also if the run does not
     select them. Its other clauses are undecided.
     """
-    verdict = verdict_of(report)
+    verdict = verdict_in(report)
     if verdict is None:
         return []
     reason = ""
     if report.skipped and isinstance(report.longrepr, tuple):
         reason = report.longrepr[2].removeprefix("Skipped: ").removeprefix("not-run: ")
-    failure = failure_of(report)
+    failure = failure_in(report)
     if failure is None and verdict == "fail":  # An error outside the tests, as in a plugin.
         failure = Failure("error", (), report.longreprtext)
     fields: dict[str, Any] = {"reason": reason, "declared": property_of(report, DECLARED)}
     test, own = report.nodeid, _properties(report, CLAUSE)
     fails = _properties(report, FAILS) or own or [""]
-    others = [name for name in own if name not in fails]
+    tests = [TestVerdict(test, verdict, name, failure=failure, **fields) for name in fails]
     is_stale = failure is not None and failure.kind == "stale-record"
-    undecided = f"{_OUT_OF_DATE if is_stale else _IN_FACTS} {fails[0]}"
-    return [
-        *(TestVerdict(test, verdict, name, failure=failure, **fields) for name in fails),  # type: ignore[arg-type]
-        *(TestVerdict(test, "not-run", name, undecided, failure=failure) for name in others),
-    ]
+    cause = "the record of its tests is out of date:" if is_stale else "its tests fail in facts of"
+    reason = f"{cause} {fails[0]}"
+    others = (name for name in own if name not in fails)
+    return tests + [TestVerdict(test, "undecided", name, reason, "", failure) for name in others]
 
 
 @dataclass(frozen=True)
@@ -157,11 +160,6 @@ class Evidence:
     declared: str = ""
 
     @property
-    def is_undecided(self) -> bool:
-        """Whether tests of the clause fail, but only in facts of other clauses."""
-        return self.verdict == "not-run" and self.failure is not None
-
-    @property
     def is_stale(self) -> bool:
         """Whether the clause fails only because a record is out of date."""
         return self.failure is not None and self.failure.kind == "stale-record"
@@ -183,14 +181,15 @@ def _make_evidence(tests: Sequence[TestVerdict]) -> Evidence:
     if worst[0].verdict == "pass":
         return Evidence("pass")
     first = min(
-        worst, key=lambda test: (bool(test.declared), not test.failure, not _has_call(test))
+        worst,
+        key=lambda test: (
+            bool(test.declared),
+            not test.failure,
+            not (test.failure and test.failure.call),
+        ),
     )
     others = len(worst) - 1
     if first.verdict == "not-offered":
         reason = first.failure.text if first.failure else first.reason
         return Evidence(first.verdict, reason, None, first.test, others, first.declared)
     return Evidence(first.verdict, first.reason, first.failure, first.test, others)
-
-
-def _has_call(test: TestVerdict) -> bool:
-    return test.failure is not None and bool(test.failure.call)

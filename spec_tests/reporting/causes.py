@@ -16,12 +16,8 @@ def group_by_cause(
     """Return causes with the ids of their clauses; the most frequent cause comes first.
 
     The text of a cause is that of its first clause. If it does not say what is wrong, it begins
-    with the part of the specification.
-
-    Args:
-        evidence: The evidence for each clause.
-        violated: Clauses that torch.nn.parallel violates. A cause that has only these comes after
-            the others.
+    with the part of the specification. A cause whose clauses torch.nn.parallel all violates
+    (``violated``) comes after the others.
     """
     groups: dict[tuple[str, ...], list[str]] = {}
     group_of_test: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -34,17 +30,20 @@ def group_by_cause(
     return [(_title(names[0], evidence[names[0]].failure), names) for names in ordered]
 
 
+def _title(clause: str, failure: Failure | None) -> str:
+    if failure is None:
+        return EARLIER
+    part = ".".join(clause.split(".")[:2])
+    return f"{part}: {failure.title}" if failure.is_bare else failure.title
+
+
 def causes_by_title(
     evidence: Mapping[str, Evidence], violated: Collection[str]
 ) -> dict[str, list[tuple[str, list[str]]]]:
     """Return the causes of the failures of a run, for each title of a list of causes.
 
-    A cause has its text and the ids of its clauses. Causes with clauses that torch.nn.parallel
-    passes come before the others.
-
-    Args:
-        evidence: The evidence for each clause.
-        violated: The clauses that torch.nn.parallel violates.
+    Causes with clauses that torch.nn.parallel passes come before the others. Those whose clauses
+    it violates (``violated``) have a list of their own.
     """
     failures = {name: own for name, own in evidence.items() if own.verdict == "fail"}
     stale = {name: own for name, own in failures.items() if own.is_stale}
@@ -55,18 +54,10 @@ def causes_by_title(
     # The conclusion of a run counts these with the failed clauses.
     is_offered = all(own.verdict != "not-offered" for own in evidence.values())
     note = "" if is_offered else " (without not-offered ones)"
-    parts = {
-        "tests in the register pass; draft FILE --divergences REGISTER updates it:": (
-            group_by_cause(stale)
-        ),
+    out_of_date = "tests in the register pass; draft FILE --divergences REGISTER updates it:"
+    lists = {
+        out_of_date: group_by_cause(stale),
         f"{len(here)} of {len(failed)} failed clauses pass in {REFERENCE}{note}:": first,
         f"{REFERENCE} violates these, too:": groups[len(first) :],
     }
-    return {title: causes for title, causes in parts.items() if causes}
-
-
-def _title(clause: str, failure: Failure | None) -> str:
-    if failure is None:
-        return EARLIER
-    part = ".".join(clause.split(".")[:2])
-    return f"{part}: {failure.title}" if failure.is_bare else failure.title
+    return {title: causes for title, causes in lists.items() if causes}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from spec_tests.machine.clauses import Clause
+from spec_tests.machine.conclusion import count_by_chapter
 from spec_tests.machine.verdicts import VERDICTS
 from spec_tests.reporting.causes import group_by_cause
 from spec_tests.reporting.markdown import format_table
@@ -61,15 +62,10 @@ class Matrix:
     def counts(self, run: Run) -> dict[str, Counter[str]]:
         """Return the number of clauses with each verdict, by chapter, of the target and of all.
 
-        The key of clauses without a verdict is an empty text.
+        The verdict of a clause without one is an empty text.
         """
-        every = [*self.clauses.values()]
-        of_target = [clause for clause in every if clause.is_about_target]
-        members = {**self.chapters, "the target": of_target, "all": every}
-        return {
-            title: Counter(run.verdicts.get(clause.id, "") for clause in clauses)
-            for title, clauses in members.items()
-        }
+        verdicts = {name: run.verdicts.get(name, "") for name in self.clauses}
+        return count_by_chapter(verdicts, self.clauses)
 
     def clauses_with(self, run: Run, verdict: str) -> list[Clause]:
         """Return the clauses with a verdict."""

@@ -13,9 +13,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from spec_tests.machine import clauses, conclusion
+from spec_tests.machine import clauses, input_files
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.input_files import RefusedError
+from spec_tests.machine.target import REFERENCE
 from spec_tests.machine.verdicts import VERDICTS
 from spec_tests.reporting import runs
 from spec_tests.reporting.matrix import Matrix
@@ -59,7 +60,6 @@ class Pages:
         environment.globals.update(
             matrix=self.matrix,
             verdicts=VERDICTS,
-            explain_undecided=conclusion.explain_undecided,
             address_of=self.address_of,
             clause_address=self.clause_address,
             keys={run.name: place for place, run in enumerate(self.matrix.columns, 1)},
@@ -70,13 +70,8 @@ class Pages:
 def write_report(files: Sequence[Path], folder: Path | None, page: Path) -> None:
     """Write a page with the runs in ``files``, and a matrix of these and of torch.nn.parallel.
 
-    The matrix has the published runs of torch.nn.parallel on the runs' releases of PyTorch; on all
-    releases, if it has none of them.
-
-    Args:
-        files: Files of verdicts, or published runs.
-        folder: The folder of published runs; None for no published runs.
-        page: The file to write.
+    The matrix has the runs of torch.nn.parallel that are published in ``folder``, on the runs'
+    releases of PyTorch; on all releases, if it has none of them.
 
     Raises:
         input_files.RefusedError: A file is not valid, there is no file, or ``page`` is another
@@ -84,26 +79,18 @@ def write_report(files: Sequence[Path], folder: Path | None, page: Path) -> None
     """
     if not files:
         raise RefusedError("there is no run to show: name a file of `run --verdicts FILE`")
+    if page.is_file() and _MARKER not in input_files.read_text(page)[:99]:
+        raise RefusedError(f"{page} is no page of a report; name another file")
     loaded = runs.load(folder, files)
-    shown = [run for run in loaded if not run.published]
-    reference = [run for run in loaded if run.published and run.about["target"] == runs.REFERENCE]
+    shown = [run for run in loaded if not run.file]
+    reference = [run for run in loaded if run.file and run.about["target"] == REFERENCE]
     releases = {run.release for run in shown}
     columns = shown + ([run for run in reference if run.release in releases] or reference)
-    addresses = {run.name: f"#run-{run.name}" for run in columns if not run.published}
-    pages = Pages(
-        Matrix(clauses.load(), columns), lambda run: addresses.get(run.name), lambda clause: None
+    addresses = {run.name: f"#run-{run.name}" for run in columns if not run.file}
+    matrix = Matrix(clauses.load(), columns)
+    pages = Pages(matrix, lambda run: addresses.get(run.name), lambda clause: None)
+    style, script = (
+        Markup((STATIC / name).read_text("utf-8")) for name in ("results.css", "filter.js")
     )
-    static = {"style": "results.css", "script": "filter.js"}
-    texts = {key: Markup((STATIC / each).read_text("utf-8")) for key, each in static.items()}
-    text = pages.render("report", shown=shown, **texts)
-    try:
-        if page.exists() and not _is_report(page):
-            raise RefusedError(f"{page} is no page of a report; name another file")
-        page.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise RefusedError(str(error)) from None
-
-
-def _is_report(page: Path) -> bool:
-    with page.open(encoding="utf-8", errors="replace") as file:
-        return _MARKER in file.read(99)
+    text = pages.render("report", shown=shown, style=style, script=script)
+    input_files.write(page, text)

@@ -7,14 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spec_tests.machine import clauses, conclusion, register, verdict_file
-from spec_tests.machine.verdicts import Evidence, find_evidence
+from spec_tests.machine import clauses, register, verdict_file
+from spec_tests.machine.conclusion import Conclusion, conclude
+from spec_tests.machine.options import DEFAULT_TARGET, repeat
+from spec_tests.machine.target import REFERENCE
+from spec_tests.machine.verdicts import Evidence, find_evidence, in_tables
 from spec_tests.reporting.published_runs import read_published
 
 #: The pattern of the published runs, relative to the folder of reports.
 RESULTS = "results/*/*.json"
-#: The target with the first column, and the one with the last.
-REFERENCE, IMPL = "torch.nn.parallel", "impl"
 
 
 @dataclass(frozen=True)
@@ -33,22 +34,16 @@ class Run:
     evidence: Mapping[str, Evidence] = field(repr=False)
     file: str = ""
 
-    @property
-    def published(self) -> bool:
-        """Whether the run is in the folder of reports."""
-        return bool(self.file)
-
     @cached_property
     def verdicts(self) -> dict[str, str]:
         """The verdict of each clause of the run."""
-        return {clause: own.verdict for clause, own in self.evidence.items()}
+        return {clause: in_tables(own.verdict) for clause, own in self.evidence.items()}
 
-    @property
-    def claim(self) -> str:
-        """Whether the run conforms to the suite; see `conclusion.claim`."""
-        about = self.about
-        known = clauses.load()
-        return conclusion.claim(self.verdicts, known, about.get("suite", ""), about["torch"])
+    @cached_property
+    def conclusion(self) -> Conclusion:
+        """Whether the run conforms to the suite."""
+        suite, torch = str(self.about.get("suite", "")), str(self.about["torch"])
+        return conclude(self.verdicts, clauses.load(), suite, torch)
 
     @property
     def violated_by_reference(self) -> frozenset[str]:
@@ -76,11 +71,7 @@ class Run:
 
     def repeat(self, clause: str) -> str:
         """Return the command that runs the test of a clause's failure as this run did."""
-        command, _, options = str(self.about["command"]).partition(" -- ")
-        kept = re.sub(r" --clause=\S+", "", command)
-        test = self.evidence[clause].test.partition("[")[0].rpartition("::")[2]
-        separator = "--" if kept.startswith("parallel-conformance") else ""
-        return " ".join(filter(None, [kept, separator, options, "-k", test]))
+        return repeat(str(self.about["command"]), self.evidence[clause].test)
 
     @property
     def release(self) -> str:
@@ -101,7 +92,7 @@ class Run:
     def label(self) -> str:
         """The title of the column of the run, with the name of a file that is not published."""
         label = f"{self.target} · torch {self.release} · {self.hardware}"
-        return label if self.published else f"{label} · {self.name}"
+        return label if self.file else f"{label} · {self.name}"
 
 
 def _column_sort_key(run: Run) -> tuple[bool, int, str, list[tuple[int, str]], str]:
@@ -112,9 +103,9 @@ def _column_sort_key(run: Run) -> tuple[bool, int, str, list[tuple[int, str]], s
     """
     # Releases of torch.nn.parallel that run with another PyTorch are "torch.nn.parallel 1.4.0".
     name, _, release = str(run.about["target"]).partition(" ")
-    place = {REFERENCE: 0, IMPL: 2}.get(name, 1)
+    place = {REFERENCE: 0, DEFAULT_TARGET: 2}.get(name, 1)
     target = run.target if place else ""
-    return run.published, place, target, _release_key(release or run.release), run.hardware
+    return bool(run.file), place, target, _release_key(release or run.release), run.hardware
 
 
 def _release_key(release: str) -> list[tuple[int, str]]:

@@ -2,44 +2,42 @@
 
 import pytest
 
-from spec_tests.machine import clauses, conclusion, register
+from spec_tests.machine import clauses, register
+from spec_tests.machine.conclusion import conclude
 
-KNOWN = clauses.load()
-PASSED = dict.fromkeys(KNOWN, "pass")
+SPECIFICATION = clauses.load()
+PASSED = dict.fromkeys(SPECIFICATION, "pass")
 TITLE = f"suite {clauses.VERSION}"
 ONE = "comm.scatter.slices"
-ABOUT_TARGET = [each.id for each in KNOWN.values() if each.is_about_target]
+ABOUT_TARGET = [each.id for each in SPECIFICATION.values() if each.is_about_target]
 ALL = len(ABOUT_TARGET)
 VIOLATED = register.violated_by_reference()
 #: More than a tenth of the clauses about the target.
 TENTH = dict.fromkeys(ABOUT_TARGET[: ALL // 10 + 1], "not-run")
 
 
-@pytest.mark.parametrize(
-    ("changed", "suite", "claim"),
-    [
-        ({}, None, f"conforms to {TITLE}: {ALL} of {ALL} decided, {len(KNOWN)} clauses"),
-        ({"devices.copies.values": "fail"}, None, f"conforms to {TITLE}: "),
-        ({ONE: "not-run"}, None, f"conforms to {TITLE}: {ALL - 1} of {ALL} decided, "),
-        (TENTH, None, f"{TITLE} is not decided: {ALL - len(TENTH)} of {ALL} decided, "),
-        (dict.fromkeys(VIOLATED, "known"), None, f"as torch.nn.parallel in {TITLE}: {ALL} of "),
-        ({ONE: "known"}, None, f"does not conform to {TITLE}: {ALL} of {ALL} decided, "),
-        ({ONE: "not-offered"}, None, f"does not conform to {TITLE}: {ALL - 1} of {ALL} decided, "),
-        ({ONE: None}, None, f"{TITLE} is not decided: "),
-        ({}, "0.9+1234567", f"{TITLE} is not decided: the run is of another suite, 0.9+1234567"),
-    ],
-    ids=[
-        "passed",
-        "devices-fail",
-        "not-run",
-        "tenth",
-        "as-the-reference",
-        "known",
-        "lacking",
-        "part",
-        "another-suite",
-    ],
-)
-def test_only_a_whole_run_without_failures_of_the_target_conforms(changed, suite, claim):
+#: For each case: verdicts that differ from a run without failures, and the beginning of the claim.
+CLAIMS = {
+    "passed": ({}, f"conforms to {TITLE}: {ALL} of {ALL} decided, {len(SPECIFICATION)} clauses"),
+    "devices-fail": ({"devices.copies.values": "fail"}, f"conforms to {TITLE}: "),
+    "not-run": ({ONE: "not-run"}, f"conforms to {TITLE}: {ALL - 1} of {ALL} decided, "),
+    "tenth": (TENTH, f"{TITLE} is not decided: {ALL - len(TENTH)} of {ALL} decided, "),
+    "reference": (dict.fromkeys(VIOLATED, "known"), f"as torch.nn.parallel in {TITLE}: {ALL} of "),
+    "known": ({ONE: "known"}, f"does not conform to {TITLE}: {ALL} of {ALL} decided, "),
+    "lacking": (
+        {ONE: "not-offered"},
+        f"does not conform to {TITLE}: {ALL - 1} of {ALL} decided, ",
+    ),
+    "part": ({ONE: None}, f"{TITLE} is not decided: "),
+}
+
+
+@pytest.mark.parametrize(("changed", "claim"), CLAIMS.values(), ids=CLAIMS)
+def test_only_a_whole_run_without_failures_of_the_target_conforms(changed, claim):
     found = {name: each for name, each in {**PASSED, **changed}.items() if each}
-    assert conclusion.claim(found, KNOWN, suite).startswith(claim)
+    assert conclude(found, SPECIFICATION).claim.startswith(claim)
+
+
+def test_a_run_of_another_suite_is_not_decided():
+    claim = f"{TITLE} is not decided: the run is of another suite, 0.9+1234567"
+    assert conclude(PASSED, SPECIFICATION, "0.9+1234567").claim == claim

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,37 +28,36 @@ HOSTILE = (
 )
 
 
-def write_verdicts(path: Path, clause_verdicts: Mapping[str, str], **about: Any) -> Path:
+def write_verdicts(path: Path, found: Mapping[str, str | Failure], **about: Any) -> Path:
     """Write a file of verdicts; return its path.
 
     Args:
         path: The file.
-        clause_verdicts: For each clause id: the verdict of the test of the clause.
+        found: For each clause id: the verdict of the test of the clause, or its failure.
         about: Fields that are added to the header, or replace its default fields.
     """
-    lines = [
-        {"run": {**HEADER, **about}},
-        *(_verdict_line(clause, verdict) for clause, verdict in clause_verdicts.items()),
-    ]
+    lines = [{"run": {**HEADER, **about}}, *(_verdict_line(*each) for each in found.items())]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 
 
-def _verdict_line(clause: str, verdict: str) -> dict[str, Any]:
-    node_id = f"spec_tests/test_{clause}.py::test_it"
-    test: dict[str, Any] = {"clause": clause, "test": node_id, "verdict": verdict}
-    if verdict == "not-run":
-        test["reason"] = "needs two devices"
-    elif verdict != "pass":
-        failure = Failure("differs", (Fact("output", "values"),), f"{clause} differs")
-        test["failure"] = replace(failure, call=f"call({clause!r})").to_json()
-    return test
+def _verdict_line(clause: str, found: str | Failure) -> dict[str, Any]:
+    test = {"clause": clause, "test": f"spec_tests/test_{clause}.py::test_it"}
+    if isinstance(found, Failure):
+        return test | {"verdict": "fail", "failure": found.to_json()}
+    if found == "pass":
+        return test | {"verdict": found}
+    if found == "not-run":
+        return test | {"verdict": found, "reason": "needs two devices"}
+    facts = (Fact("output", "values"),)
+    failure = Failure("differs", facts, f"{clause} differs", call=f"call({clause!r})")
+    return test | {"verdict": found, "failure": failure.to_json()}
 
 
-def publish_run(folder: Path, clause_verdicts: Mapping[str, str], **about: Any) -> Path:
+def publish_run(folder: Path, found: Mapping[str, str | Failure], **about: Any) -> Path:
     """Write a published run below the folder of reports; return its path."""
-    return publish_file(write_verdicts(folder / "sent.jsonl", clause_verdicts, **about), folder)
+    return publish_file(write_verdicts(folder / "sent.jsonl", found, **about), folder)
 
 
 def publish_file(file: Path, folder: Path) -> Path:

@@ -17,11 +17,16 @@ ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.o
 VERDICTS = {ONE: "fail", TWO: "known", THREE: "not-run"}
 
 
-@pytest.fixture
-def write_page(tmp_path, monkeypatch):
-    """Return a function that writes the page of files, in a folder without other files."""
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Change to a folder, which has also the published runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(report, "PUBLISHED", (tmp_path / "reports",))
+
+
+@pytest.fixture
+def write_page(tmp_path):
+    """Return a function that writes the page of files."""
 
     def write(*files):
         assert main(["report", *map(str, files)]) == 0
@@ -67,11 +72,7 @@ def test_page_lists_the_causes_of_failures_with_their_clauses(write_page, tmp_pa
     bare = Failure("assert", (Fact("assert", "x == y"),), "assert [5] == [6]")
     failures = {ONE: error, TWO: bare, THREE: replace(error, text="TypeError: scatter() got 3")}
     texts = {ONE: error.text, TWO: f"comm.scatter: {bare.text}", THREE: error.text}
-    file = samples.write_verdicts(tmp_path / "v.jsonl", dict.fromkeys(texts, "fail"))
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    for line in lines[1:]:
-        line["failure"] = failures[line["clause"]].to_json()
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    file = samples.write_verdicts(tmp_path / "v.jsonl", failures)
     text = write_page(file).read_text()
     causes = re.findall(r'<li>(\d+) clauses?: <a href="#(.*?)">(.*?)</a>', text)
     assert [cause for _, _, cause in causes] == [texts[ONE], texts[TWO]]
@@ -89,11 +90,8 @@ def test_page_says_which_clauses_the_reference_violates_and_has_them_last(
     write_page, tmp_path, fact, words
 ):
     also = "divergences.SG-4.scalars-are-copied"
-    file = samples.write_verdicts(tmp_path / "v.jsonl", {also: "fail", ONE: "fail"})
-    failure = Failure("error", (Fact("error", fact),), fact).to_json()
-    header, line, *lines = file.read_text().splitlines()
-    line = json.dumps(json.loads(line) | {"failure": failure})
-    file.write_text("\n".join([header, line, *lines]))
+    failure = Failure("error", (Fact("error", fact),), fact)
+    file = samples.write_verdicts(tmp_path / "v.jsonl", {also: failure, ONE: "fail"})
     page = write_page(file)
     assert f"torch.nn.parallel violates it{words}." in _section(page, f"v--{also}")
     assert "torch.nn.parallel violates it" not in _section(page, f"v--{ONE}")

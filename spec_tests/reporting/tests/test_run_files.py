@@ -3,29 +3,12 @@
 import json
 from dataclasses import replace
 
-import pytest
-
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine.verdicts import Evidence
+from spec_tests.machine.verdicts import Evidence, TestVerdict, find_evidence
 from spec_tests.reporting import causes, runs
 from spec_tests.reporting.tests import samples
 
 ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.one-per-device"
-#: A line of a file of verdicts: a test and its verdict.
-TEST = {"test": "t", "verdict": "pass", "clause": ONE}
-
-
-@pytest.fixture
-def save_lines(tmp_path):
-    """Return a function that writes lines to a file of verdicts, after its header."""
-
-    def save(*lines):
-        path = samples.write_verdicts(tmp_path / "verdicts.jsonl", {})
-        with path.open("a") as file:
-            file.write("\n".join(map(json.dumps, lines)))
-        return path
-
-    return save
 
 
 def test_published_run_has_the_verdicts_and_the_evidence_of_the_file(tmp_path):
@@ -41,14 +24,13 @@ def test_published_run_has_the_verdicts_and_the_evidence_of_the_file(tmp_path):
     assert found[THREE] == Evidence("not-run", "needs two devices")
 
 
-def test_evidence_is_the_first_test_with_a_call_and_counts_the_others(save_lines):
+def test_evidence_is_the_first_test_with_a_call_and_counts_the_others():
     failure = Failure("differs", (Fact("output", "values"),), "they differ")
     called = replace(failure, call="f(1)")
-    failed = {**TEST, "verdict": "fail", "failure": failure.to_json()}
-    second = {**failed, "test": "u", "failure": called.to_json()}
-    path = save_lines(TEST, failed, second, {**TEST, "test": "v"})
-    _, found = runs.read(path)
-    assert found == {ONE: Evidence("fail", "", called, "u", others=1)}
+    tests = [TestVerdict(name, "pass", ONE) for name in ("t", "v")]
+    tests += [TestVerdict("t", "fail", ONE, failure=failure)]
+    tests += [TestVerdict("u", "fail", ONE, failure=called)]
+    assert find_evidence(tests) == {ONE: Evidence("fail", "", called, "u", others=1)}
 
 
 def test_a_published_run_of_an_earlier_suite_has_verdicts_without_failures(tmp_path):
@@ -65,11 +47,10 @@ def test_a_published_run_of_an_earlier_suite_has_verdicts_without_failures(tmp_p
     assert causes.group_by_cause(found) == [("an earlier suite", [ONE])]
 
 
-def test_published_texts_have_no_absolute_path(save_lines, tmp_path):
+def test_published_texts_have_no_absolute_path(tmp_path):
     text = "in /home/me/spec_tests/a.py:3 and/or https://example.org/a/b"
     failure = Failure("error", (), text, call="load('/home/me/a.pt')")
-    failed = {**TEST, "verdict": "fail", "failure": failure.to_json()}
-    published = samples.publish_file(save_lines(failed), tmp_path)
+    published = samples.publish_run(tmp_path, {ONE: failure})
     (found,) = runs.read(published)[1].values()
     assert found.failure.text == "in a.py:3 and/or https://example.org/a/b"
     assert found.failure.call == "load('a.pt')"
