@@ -15,7 +15,7 @@ import pytest
 from spec_tests import simulator
 from spec_tests.failure import Fact, Failure, end_test, error_fact, failed
 from spec_tests.machine import clauses, process_state
-from spec_tests.machine.devices import NOT_RUN, Topology
+from spec_tests.machine.devices import NOT_RUN
 from spec_tests.machine.fixtures import topology_of
 from spec_tests.machine.target import NotOffered
 from spec_tests.simulator.pytest_plugin import is_simulated, race_text
@@ -31,22 +31,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     if not clauses.clauses_of_test(pyfuncitem):
         return (yield)
     topology = topology_of(pyfuncitem.config)
-    with process_state.kept_devices(topology):
-        return (yield from _check_state(topology))
-
-
-def _check_state(topology: Topology) -> Generator[None, object, object]:
     before, modules = process_state.read(topology), len(sys.modules)
-    try:
-        result = yield
-    except (*_SKIPS, *_ENDS_RUN) as error:
-        if _is_of_suite(error):
-            raise
-        name = type(error).__name__
-        text = f"the target raises {name}: {error}"
-        fact = error_fact(name, str(error))
-        raise failed(Failure("error", (fact,), text, f"{name}: {error}")) from None
-    changed = process_state.changes(before, process_state.read(topology))
+    with process_state.kept_devices(topology):
+        try:
+            result = yield
+        except (*_SKIPS, *_ENDS_RUN) as error:
+            if _is_of_suite(error):
+                raise
+            name = type(error).__name__
+            text = f"the target raises {name}: {error}"
+            fact = error_fact(name, str(error))
+            raise failed(Failure("error", (fact,), text, f"{name}: {error}")) from None
+        changed = process_state.changes(before, process_state.read(topology))
     if len(sys.modules) > modules:  # An import may add filters.
         changed.pop("warning filters", None)
     if changed:

@@ -1,8 +1,8 @@
 """Makes failures and verdicts of exceptions, and of tests that end their process.
 
-* `pytest_runtest_makereport` gets the exception of a test. `_find_failure` makes a failure of it,
-  and `_compare_with_records` compares it with the records of the register.
-* `EndedTests` judges a test that ends its process, in the process that has started it.
+* `pytest_runtest_makereport` gets the exception of a test. `_judge` makes a failure of it, and
+  `_report_failure` adds it to the report, as *known* if a record of the register expects it.
+* `workers.Workers` judges a test that ends its process, in the process that has started it.
 * `add_failure` puts the failure into the report of the test, with the clauses that it violates
   (`violated_by`). The test does not decide its other clauses.
 
@@ -30,8 +30,8 @@ from spec_tests.machine.options import options_for_test, target_of
 from spec_tests.machine.register import Divergence
 from spec_tests.machine.target import missing_name, name_in
 
-#: The failures of a test that ends its process, by itself or at the time limit. Each is also a key
-#: in the report of a test for the id of a record that expects it.
+#: The failures of a test that ends its process, by itself or at the time limit. In the report of
+#: the setup of a test, the kind is a key for the id of a record that expects the failure.
 PROCESS_ENDED = Failure("ended", (Fact("process", "ended"),), "the test ends the process")
 TIME_IS_UP = Failure("time", (Fact("process", "time limit"),), "the time limit ends the test")
 #: A line of pytest about an option that changes nothing in `parallel-conformance run`.
@@ -41,46 +41,54 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<![.\d])\d{12,}\b")
 #: The number of frames that are kept at both ends of a long traceback.
 _FIRST, _LAST = 100, 20
 
-#: The failures of the examples that Hypothesis has drawn for the running test.
-_examples: list[Failure] = []
+#: The failures of the examples that Hypothesis has drawn for a test.
+_EXAMPLES = pytest.StashKey[list[Failure]]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Store the failure of each example that Hypothesis draws for the test."""
+    """Store which records expect that the test ends its process."""
     forget()
-    _examples.clear()
-    time_limit.start_example()
-    if not clauses.clauses_of_test(item):
-        return
-    # The report of the setup has them, if the test ends the process.
+    item.stash[_EXAMPLES] = []
+    # The report of the setup has them.
     item.user_properties += [
-        (str(ended.facts[0]), record.id)
+        (ended.kind, record.id)
         for record in item.stash.get(register.RECORDS, [])
         for ended in (PROCESS_ENDED, TIME_IS_UP)
         if ended.is_expected(record.expects)
     ]
-    handle = getattr(getattr(item, "obj", None), "hypothesis", None)
-    if handle is not None and not hasattr(handle.inner_test, "_is_observed"):
-        handle.inner_test = _observed(handle.inner_test, item.path)
 
 
-def _observed(test: Callable[..., Any], file: Path) -> Callable[..., Any]:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Store the failure of each example that Hypothesis draws for the test."""
+    time_limit.start_example(pyfuncitem)
+    handle = getattr(pyfuncitem.obj, "hypothesis", None)
+    if handle is None or not clauses.clauses_of_test(pyfuncitem):
+        return (yield)
+    test = handle.inner_test
+    handle.inner_test = _observed(test, pyfuncitem)
+    try:
+        return (yield)
+    finally:
+        handle.inner_test = test
+
+
+def _observed(test: Callable[..., Any], item: pytest.Item) -> Callable[..., Any]:
     """Return the test, which stores its failures. Hypothesis calls it for each example."""
 
     @functools.wraps(test)
     def observed(*args: Any, **kwargs: Any) -> Any:
         forget()
-        time_limit.start_example()
+        time_limit.start_example(item)
         try:
             return test(*args, **kwargs)
         except HypothesisException:
             raise
         except (Exception, pytest.fail.Exception) as error:
-            _examples.append(_failure_of(error, file))
+            item.stash[_EXAMPLES].append(_failure_of(error, item.path))
             raise
 
-    observed._is_observed = True  # type: ignore[attr-defined]
     return observed
 
 
@@ -94,8 +102,8 @@ def _failure_of(error: BaseException, file: Path) -> Failure:
 
 def _failure_of_hidden(error: BaseException, other: BaseException) -> Failure:
     name = type(error).__name__
-    shown = f"cannot be shown: {type(other).__name__}"
-    return Failure("error", (Fact("error", f"{name}: {shown}"),), f"{name}: the error {shown}")
+    text = f"{name}: the error cannot be shown: {type(other).__name__}"
+    return Failure("error", (Fact("error", f"{name}: cannot be shown"),), text)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -105,48 +113,51 @@ def pytest_runtest_makereport(
     """Set the outcome of a test, and add its failure and its program to the report."""
     if not clauses.clauses_of_test(item):
         return (yield)
-    show_first_failure(call)
+    show_first_failure(call, item.stash.get(_EXAMPLES, []))
     cut_tracebacks(call)
     error = None if call.excinfo is None else call.excinfo.value
     try:
         report = yield
-        failure = _find_failure(item, call, report)
+        failure = _judge(item, call, report)
     except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
         assert error is not None
         failure = _failure_of_hidden(error, other)
         report = _without_details(item, call, failure)
     if failure is not None:
-        _compare_with_records(item, call, report, failure)
+        _report_failure(item, call, report, failure)
     return report
 
 
-def _find_failure(
+def _judge(
     item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> Failure | None:
-    """Return the failure of a test; None if it passes, is not run, or is stale in the register."""
-    error = None if call.excinfo is None else call.excinfo.value
-    if error is None:
+    """Set the outcome of a test; return its failure, or None if it passes or is not run."""
+    if call.excinfo is None:
         records = item.stash.get(register.RECORDS, [])
-        if report.when == "call" and records:
-            names = " and ".join(record.name for record in records)
-            text = (
-                f"{names} names this test, but the test passes: {_describe_remedy(item, records)}"
-            )
-            report.outcome, report.longrepr = "failed", text
-            return Failure("stale-record", (Fact("register", "stale"),), text)
+        if report.when != "call" or not records:
+            return None
+        names = " and ".join(record.name for record in records)
+        remedy = _describe_remedy(item, records)
+        failure = Failure(
+            "stale-record",
+            (Fact("register", "stale"),),
+            f"{names} names this test, but the test passes: {remedy}",
+        )
+    elif missing := missing_name(call.excinfo.value):
+        name = name_in(missing)
+        if name in item.config.stash.get(register.DECLARED, frozenset()):
+            report.outcome = "skipped"
+            text = f"Skipped: not offered, as declared: {missing}"
+            report.longrepr = (str(item.path), 0, text)
+            report.user_properties.append((verdicts.DECLARED, name))
+            return None
+        failure = Failure("not-offered", (Fact("not offered", name),), missing)
+    elif report.skipped or skip_missing(call, report, target_of(item.config)):
         return None
-    missing = missing_name(error)
-    if missing is not None:
-        if name_in(missing) not in item.config.stash.get(register.DECLARED, frozenset()):
-            report.outcome, report.longrepr = "failed", missing
-            return Failure("not-offered", (Fact("not offered", name_in(missing)),), missing)
-        report.outcome = "skipped"
-        report.longrepr = (str(item.path), 0, f"Skipped: not offered, as declared: {missing}")
-        report.user_properties.append((verdicts.DECLARED, name_in(missing)))
-        return None
-    if report.skipped or skip_missing(call, report, target_of(item.config)):
-        return None
-    return _describe_failure(item, error)
+    else:
+        return _describe_failure(item, call.excinfo.value)
+    report.outcome, report.longrepr = "failed", failure.text
+    return failure
 
 
 def _describe_remedy(item: pytest.Item, records: Sequence[Divergence]) -> str:
@@ -160,10 +171,10 @@ def _describe_remedy(item: pytest.Item, records: Sequence[Divergence]) -> str:
     return f"the record is inherited, so add {entries[0]!r} to `repaired` of {path}"
 
 
-def _compare_with_records(
+def _report_failure(
     item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport, failure: Failure
 ) -> None:
-    """Compare a failure with the records of its test, and add it to the report."""
+    """Add a failure to the report of its test, as *known* if a record expects it."""
     records = item.stash.get(register.RECORDS, [])
     expecting = [record.id for record in records if failure.is_expected(record.expects)]
     if not expecting and records and failure.kind not in ("not-offered", "stale-record"):
@@ -172,8 +183,8 @@ def _compare_with_records(
         text = f"{names} expects {expected}, but the failure is {', '.join(failure.fact_texts)}"
         report.longrepr = f"{report.longrepr}\n\n{text}"
         failure = replace(failure, text=f"{failure.text}\n{text}")
-    known, chosen = clauses.of_run(item.config), item.config.getoption("--clause")
-    add_failure(report, failure, known, next(iter(expecting), ""), chosen)
+    specification, chosen = clauses.of_run(item.config), item.config.getoption("--clause")
+    add_failure(report, failure, specification, next(iter(expecting), ""), chosen)
     if failure.kind != "stale-record":
         programs.add_program(item, call, report, failure, options_for_test(item.config))
 
@@ -181,16 +192,16 @@ def _compare_with_records(
 def add_failure(
     report: pytest.TestReport,
     failure: Failure,
-    known_clauses: Mapping[str, Clause],
+    specification: Mapping[str, Clause],
     record: str = "",
     chosen: Collection[str] = (),
 ) -> None:
-    """Add a failure and the clauses that it fails to the report of a test.
+    """Add a failure, and the clauses that it fails, to the report of a test.
 
     Args:
         report: The report, with the clauses of the test.
         failure: The failure.
-        known_clauses: The clauses of the suite by id.
+        specification: The clauses of the suite by id.
         record: The id of the record that expects the failure, if there is one.
         chosen: The values of ``--clause``.
     """
@@ -200,7 +211,7 @@ def add_failure(
     names = verdicts.clauses_in(report)
     selected = {
         name: clause
-        for name, clause in known_clauses.items()
+        for name, clause in specification.items()
         if not chosen or name in names or any(map(clause.is_named_by, chosen))
     }
     violated = violated_by(failure, names, selected)
@@ -209,7 +220,7 @@ def add_failure(
 
 
 def violated_by(
-    found: Failure, names: Sequence[str], known_clauses: Mapping[str, Clause]
+    failure: Failure, names: Sequence[str], specification: Mapping[str, Clause]
 ) -> list[str]:
     """Return the clauses that a failure of a test violates.
 
@@ -218,22 +229,22 @@ def violated_by(
     first clause of the test.
 
     Args:
-        found: The failure.
+        failure: The failure.
         names: The clauses of the test.
-        known_clauses: By id, the clauses of the test, and those that the run selects.
+        specification: By id, the clauses of the test, and those that the run selects.
     """
-    failing = (each for fact in found.facts for each in _about(fact, names, known_clauses))
+    failing = (each for fact in failure.facts for each in _about(fact, names, specification))
     return list(dict.fromkeys(failing)) or [*names[:1]]
 
 
-def _about(fact: Fact, names: Sequence[str], known_clauses: Mapping[str, Clause]) -> Sequence[str]:
-    own = [name for name in names if known_clauses[name].is_about(fact)]
+def _about(fact: Fact, names: Sequence[str], specification: Mapping[str, Clause]) -> Sequence[str]:
+    own = [name for name in names if specification[name].is_about(fact)]
     if own or not names:
         return own
-    first = known_clauses[names[0]]
+    first = specification[names[0]]
     about = [
         each
-        for each in known_clauses.values()
+        for each in specification.values()
         if each.chapter == first.chapter and each.is_about(fact)
     ]
     of_function = [each.id for each in about if each.function == first.function]
@@ -244,7 +255,8 @@ def _about(fact: Fact, names: Sequence[str], known_clauses: Mapping[str, Clause]
 def _describe_failure(item: pytest.Item, error: BaseException) -> Failure:
     """Return the failure of a test, with the facts of all its failing examples."""
     failure = _failure_of(error, item.path)
-    facts = [*failure.facts, *(fact for example in _examples for fact in example.facts)]
+    examples = item.stash.get(_EXAMPLES, [])
+    facts = [fact for each in (failure, *examples) for fact in each.facts]
     drawn = programs.drawn_arguments(item, error)
     # The repr of a call is code; other arguments need their names.
     lines = [
@@ -258,53 +270,6 @@ def _describe_failure(item: pytest.Item, error: BaseException) -> Failure:
         name: _ADDRESS.sub("…", value) for name, value in (("text", text), ("call", call))
     }
     return replace(failure, facts=tuple(dict.fromkeys(facts)), **texts)
-
-
-class EndedTests:
-    """The plugin of a process that may start workers: it judges tests that end a worker."""
-
-    def __init__(self) -> None:
-        #: For each test that runs, the properties in the report of its setup: its clauses, and
-        #: the records that expect that it ends the process.
-        self._properties: dict[str, list[tuple[str, object]]] = {}
-        #: The id of the run, which the workers know, too.
-        self._run = ""
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Store the id of the run."""
-        self._run = node.workerinput["testrunuid"]
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Store the properties of a test after its setup."""
-        if report.when == "setup":
-            self._properties[report.nodeid] = report.user_properties
-        elif report.when == "teardown":
-            self._properties.pop(report.nodeid, None)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_handlecrashitem(
-        self, crashitem: str, report: pytest.TestReport, sched: Any
-    ) -> None:
-        """Add the clauses and the failure of the test to the report of pytest-xdist."""
-        ended = PROCESS_ENDED
-        if stack := time_limit.pop_stack(self._run, crashitem):
-            ended = replace(TIME_IS_UP, text=f"{TIME_IS_UP.text}: {stack}")
-        report.longrepr = ended.text
-        report.user_properties += self._properties.get(crashitem, [])
-        record = verdicts.property_of(report, str(ended.facts[0]))
-        config = sched.config
-        known = clauses.of_run(config)
-        add_failure(report, ended, known, record, config.getoption("--clause"))
-        # pytest-xdist does not count this failure for -x and --maxfail.
-        config.pluginmanager.get_plugin("dsession")._handlefailures(report)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Register `EndedTests`, except in a worker."""
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(EndedTests(), "ended tests")
 
 
 def cut_tracebacks(call: pytest.CallInfo[None]) -> None:
@@ -323,7 +288,7 @@ def cut_tracebacks(call: pytest.CallInfo[None]) -> None:
         error = error.__cause__ or error.__context__
 
 
-def show_first_failure(call: pytest.CallInfo[None]) -> None:
+def show_first_failure(call: pytest.CallInfo[None], examples: list[Failure]) -> None:
     """Show the first failure if Hypothesis reports that a repetition of the call differs."""
     error = None if call.excinfo is None else call.excinfo.value
     if isinstance(error, FlakyFailure):
@@ -331,8 +296,8 @@ def show_first_failure(call: pytest.CallInfo[None]) -> None:
     elif isinstance(error, Flaky):  # Hypothesis has lost the failure.
         text = "the calls of a failure have other results when they are repeated"
         failure = Failure("differs", (Fact("output", "not repeatable"),), text)
-        if _examples:
-            failure = replace(_examples[-1], text=f"{_examples[-1].text}\n{text}")
+        if examples:
+            failure = replace(examples[-1], text=f"{examples[-1].text}\n{text}")
         call.excinfo = pytest.ExceptionInfo.from_exception(
             failed(failure).with_traceback(error.__traceback__)
         )

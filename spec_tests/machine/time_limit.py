@@ -5,13 +5,13 @@ a thread that waits in C++ handles no signal. `judge` judges tests that end thei
 """
 
 import faulthandler
-import hashlib
 import os
 import sys
 import tempfile
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,75 +25,95 @@ SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
 EXAMPLE_LIMIT, PROCESSOR_LIMIT = 120, 60
 #: The number of frames of the stack, innermost last.
 _FRAMES = 6
-#: When the running example has started, and the processor time of the process before it.
-_started: list[float] = [0.0, 0.0]
+_TIMER = pytest.StashKey["_Timer"]()
 
 
-def start_example() -> None:
-    """Store that a test, or an example of it, starts now."""
-    _started[:] = time.monotonic(), time.process_time()
+class _Timer:
+    """The time limit of one test in a worker.
+
+    Args:
+        path: The file of the worker, which says why its process has ended.
+        limit: The limit of the test in seconds; None for the limits of an example.
+    """
+
+    def __init__(self, path: Path, limit: float | None) -> None:
+        self._path, self._limit, self._thread = path, limit, threading.get_ident()
+        self._start = time.monotonic()
+        self.ended = threading.Event()
+        self.start_example()
+        threading.Thread(target=self._wait, daemon=True).start()
+
+    def start_example(self) -> None:
+        """Store that an example starts now."""
+        self._example, self._processor = time.monotonic(), time.process_time()
+
+    def _wait(self) -> None:
+        """End the process at the limit.
+
+        If a thread hangs in C and keeps the interpreter lock, this function does not run any more,
+        and faulthandler ends the process.
+        """
+        limit = 2 * (self._limit or EXAMPLE_LIMIT)
+        with self._path.open("w", encoding="utf-8") as file:
+            while True:
+                faulthandler.dump_traceback_later(limit, exit=True, file=file)
+                if self.ended.wait(1):
+                    faulthandler.cancel_dump_traceback_later()
+                    return
+                if text := self._reached_limit():
+                    stack = traceback.format_stack(sys._current_frames()[self._thread])[-_FRAMES:]
+                    with suppress(OSError):  # The disk may be full.
+                        file.write(f"{text}:\n{''.join(stack)}")
+                        file.flush()
+                    os._exit(1)
+
+    def _reached_limit(self) -> str:
+        """Return which limit the test has reached; empty if it has reached none."""
+        if self._limit is not None:
+            has_ended = time.monotonic() - self._start < self._limit
+            return "" if has_ended else f"it has not ended in {self._limit:g} s"
+        if time.monotonic() - self._example > EXAMPLE_LIMIT:
+            return f"an example has not ended in {EXAMPLE_LIMIT} s"
+        if time.process_time() - self._processor > PROCESSOR_LIMIT:
+            return f"an example has not ended in {PROCESSOR_LIMIT} s of processor time"
+        return ""
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
     """Start the timer of a test in a worker. Without workers pytest-timeout prints all stacks."""
-    run = getattr(item.config, "workerinput", {}).get("testrunuid")
-    if run is None or settings.method != "thread":
+    worker = getattr(item.config, "workerinput", None)
+    if worker is None or settings.method != "thread":
         return None
     is_single = item.path.parent.name in _OF_ONE_FUNCTION and item.path.stem not in SLOW
     is_given = item.config.option.has_time_limit or item.get_closest_marker("timeout") is not None
-    ended = threading.Event()
-    limit = settings.timeout if is_given or not is_single else None
-    arguments = _path(run, item.nodeid), limit, threading.get_ident(), ended
-    threading.Thread(target=_end_at_limit, args=arguments, daemon=True).start()
-    item.cancel_timeout = ended.set  # pytest-timeout calls it at the end of the test
+    timer = _Timer(_path(worker), settings.timeout if is_given or not is_single else None)
+    item.stash[_TIMER] = timer
+    item.cancel_timeout = timer.ended.set  # pytest-timeout calls it at the end of the test
     return True
 
 
-def _end_at_limit(path: Path, limit: float | None, thread: int, ended: threading.Event) -> None:
-    """End the process if the test reaches ``limit``; None: if an example reaches its limits.
-
-    If a thread hangs in C and keeps the interpreter lock, this function does not run any more, and
-    faulthandler ends the process.
-    """
-    start = time.monotonic()
-    while True:
-        # A test may replace sys.stderr: 2 is its file.
-        faulthandler.dump_traceback_later(2 * (limit or EXAMPLE_LIMIT), exit=True, file=2)
-        if ended.wait(1):
-            faulthandler.cancel_dump_traceback_later()
-            return
-        if text := _reached_limit(limit, time.monotonic() - start):
-            _end(path, text, thread)
+def start_example(item: pytest.Item) -> None:
+    """Start the time of an example of a test."""
+    if _TIMER in item.stash:
+        item.stash[_TIMER].start_example()
 
 
-def _reached_limit(limit: float | None, seconds: float) -> str:
-    """Return which limit a test has reached after ``seconds``; empty if it has reached none."""
-    if limit is not None:
-        return f"it has not ended in {limit:g} s" if seconds >= limit else ""
-    of_example, own = time.monotonic() - _started[0], time.process_time() - _started[1]
-    if of_example > EXAMPLE_LIMIT:
-        return f"an example has not ended in {EXAMPLE_LIMIT} s"
-    if own > PROCESSOR_LIMIT:
-        return f"an example has not ended in {PROCESSOR_LIMIT} s of processor time"
-    return ""
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the file of a worker that ends by itself."""
+    if hasattr(config, "workerinput"):
+        _path(config.workerinput).unlink(missing_ok=True)
 
 
-def _end(path: Path, text: str, thread: int) -> None:
-    stack = traceback.format_stack(sys._current_frames()[thread])[-_FRAMES:]
-    with suppress(OSError):  # The disk may be full.
-        path.write_text(f"{text}:\n{''.join(stack)}", "utf-8")
-    os._exit(1)
-
-
-def pop_stack(run: str, node_id: str) -> str:
-    """Return the text about a test that its time limit has ended; empty for other tests."""
-    path = _path(run, node_id)
-    text = path.read_text("utf-8") if path.exists() else ""
+def pop_stack(worker: Mapping[str, Any]) -> str:
+    """Return why a worker has reached a time limit; empty if it has ended for another reason."""
+    path = _path(worker)
+    text = path.read_text("utf-8", errors="replace") if path.exists() else ""
     path.unlink(missing_ok=True)
-    return text
+    # faulthandler writes the stacks of all threads, that of the main thread last.
+    return "\n".join(text.split("\n\n")[-1].splitlines()[: 2 * _FRAMES + 1])
 
 
-def _path(run: str, node_id: str) -> Path:
-    name = hashlib.sha256(f"{run} {node_id}".encode()).hexdigest()
-    return Path(tempfile.gettempdir()) / f"parallel-conformance-{name}"
+def _path(worker: Mapping[str, Any]) -> Path:
+    name = f"parallel-conformance-{worker['testrunuid']}-{worker['workerid']}"
+    return Path(tempfile.gettempdir()) / name

@@ -1,4 +1,4 @@
-"""The processes of pytest-xdist: errors of workers, and their end.
+"""The processes of pytest-xdist: errors of workers, and tests that end one.
 
 If a worker raises an error at collection, pytest-xdist shows only a failed assertion. Here a
 worker with a usage error collects no tests and sends the text of the error to the controller,
@@ -11,10 +11,13 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pluggy import PluggyTeardownRaisedWarning
+
+from spec_tests.machine import clauses, judge, time_limit, verdicts
 
 #: Seconds that a process has to end by itself.
 _END_LIMIT = 5
@@ -35,11 +38,39 @@ def sent_to_controller(config: pytest.Config, items: list[pytest.Item]) -> Itera
 
 
 class Workers:
-    """The plugin of a process that may start workers: errors of workers."""
+    """The plugin of a process that may start workers, and tests that end one."""
 
     def __init__(self) -> None:
         self._error = ""
         self._started: set[str] = set()
+        #: For each test that runs, the properties in the report of its setup: its clauses, and
+        #: the records that expect that it ends the process.
+        self._properties: dict[str, list[tuple[str, object]]] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Store the properties of a test after its setup."""
+        if report.when == "setup":
+            self._properties[report.nodeid] = report.user_properties
+        elif report.when == "teardown":
+            self._properties.pop(report.nodeid, None)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(
+        self, crashitem: str, report: pytest.TestReport, sched: Any
+    ) -> None:
+        """Add the clauses and the failure of a test that has ended its process to its report."""
+        ended, config = judge.PROCESS_ENDED, sched.config
+        worker: Any = report.node
+        if stack := time_limit.pop_stack(worker.workerinput):
+            ended = replace(judge.TIME_IS_UP, text=f"{judge.TIME_IS_UP.text}: {stack}")
+        report.longrepr = ended.text
+        report.user_properties += self._properties.get(crashitem, [])
+        record = verdicts.property_of(report, ended.kind)
+        specification, chosen = clauses.of_run(config), config.getoption("--clause")
+        judge.add_failure(report, ended, specification, record, chosen)
+        # pytest-xdist does not count this failure for -x and --maxfail.
+        config.pluginmanager.get_plugin("dsession")._handlefailures(report)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any) -> None:

@@ -46,7 +46,7 @@ def test_a_failure_that_a_repetition_changes_is_shown():
         assert len(calls) > 1, "the first call"
 
     call = pytest.CallInfo.from_call(fail_once, "call")
-    judge.show_first_failure(call)
+    judge.show_first_failure(call, [])
     assert str(call.excinfo.value).startswith("the first call")
 
 
@@ -135,7 +135,7 @@ OF_TEST = {
 
 
 @pytest.fixture
-def known():
+def specification():
     """The clauses of `FACTS`."""
     return {
         name: clauses.Clause(name, "says", "law", facts=facts) for name, facts in FACTS.items()
@@ -143,38 +143,42 @@ def known():
 
 
 @pytest.mark.parametrize(("of_test", "facts", "failing"), OF_TEST.values(), ids=OF_TEST)
-def test_a_failure_violates_the_clauses_about_its_facts(known, of_test, facts, failing):
+def test_a_failure_violates_the_clauses_about_its_facts(specification, of_test, facts, failing):
     names = [f"comm.{name}" for name in of_test.split()]
-    found = judge.violated_by(Failure("differs", tuple(facts), ""), names, known)
+    found = judge.violated_by(Failure("differs", tuple(facts), ""), names, specification)
     assert found == [f"comm.{name}" for name in failing.split()]
 
 
-def test_facts_of_another_chapter_are_not_about_a_test(known):
-    found = judge.violated_by(Failure("race", (RACE,), ""), ["functions.gather.first"], known)
+def test_facts_of_another_chapter_are_not_about_a_test(specification):
+    found = judge.violated_by(
+        Failure("race", (RACE,), ""), ["functions.gather.first"], specification
+    )
     assert found == ["functions.gather.first"]
 
 
-def _report(names, failure, known, chosen=()):
+def _report(names, failure, specification, chosen=()):
     """Return the report of a failed test of the clauses ``names``, run with ``--clause``."""
     properties = [(verdicts.CLAUSE, name) for name in names]
     report = pytest.TestReport(
         "test_it.py::test_it", ("", 0, ""), {}, "failed", "", "call", user_properties=properties
     )
-    judge.add_failure(report, failure, known, chosen=chosen)
+    judge.add_failure(report, failure, specification, chosen=chosen)
     return report
 
 
-def test_a_failure_fails_no_clause_that_the_run_leaves_out(known):
+def test_a_failure_fails_no_clause_that_the_run_leaves_out(specification):
     failed = Failure("differs", (STRIDES,), "other strides")
     for chosen in (["comm.scatter.values"], ["comm.scatter.values", "comm.scatter.strides"]):
-        (test, *_) = verdicts.tests_of(_report(["comm.scatter.values"], failed, known, chosen))
+        (test, *_) = verdicts.tests_of(
+            _report(["comm.scatter.values"], failed, specification, chosen)
+        )
         assert test.clause == chosen[-1]
 
 
-def test_the_other_clauses_of_a_failed_test_are_not_decided(known, tmp_path):
+def test_the_other_clauses_of_a_failed_test_are_not_decided(specification, tmp_path):
     names = ("comm.scatter.first", "comm.scatter.values")
     failed = Failure("differs", (STRIDES,), "other strides")
-    tests = verdicts.tests_of(_report(names, failed, known))
+    tests = verdicts.tests_of(_report(names, failed, specification))
     tests.append(TestVerdict("another", "pass", "comm.scatter.first"))
     old = samples.write_verdicts(tmp_path / "old.jsonl", dict.fromkeys(names, "pass"))
     new = samples.write_verdicts(tmp_path / "new.jsonl", {})
@@ -189,9 +193,9 @@ def test_the_other_clauses_of_a_failed_test_are_not_decided(known, tmp_path):
         ]
 
 
-def test_a_record_out_of_date_is_the_reason_of_the_other_clauses_of_its_test(known):
+def test_a_record_out_of_date_is_the_reason_of_the_other_clauses_of_its_test(specification):
     stale = Failure("stale-record", (Fact("register", "stale"),), "remove it")
     names = ("comm.scatter.first", "comm.scatter.values")
-    _, other = verdicts.tests_of(_report(names, stale, known))
+    _, other = verdicts.tests_of(_report(names, stale, specification))
     assert other.clause == "comm.scatter.values"
     assert other.reason == "the record of its tests is out of date: comm.scatter.first"

@@ -1,14 +1,13 @@
-"""A target that raises or returns anything fails its clause; the run goes on."""
+"""A target that raises, returns or does anything fails its clause; the run goes on."""
 
-import json
+import signal
 
 import pytest
 
 from spec_tests.cli.draft import draft
-from spec_tests.machine.tests.small_suite import TWO_TESTS
+from spec_tests.machine.tests.small_suite import RECORD, TWO_TESTS
 from spec_tests.machine.verdict_file import read
 
-pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
 
 #: An error or value, each of whose methods in ``names`` raises another error.
@@ -31,39 +30,42 @@ class Endless(Sequence):
     def __len__(self): return 3
     def __getitem__(self, index): return index
 """
-STATEMENTS = {
-    "str": "throw(hostile(refuse, '__str__'))",
-    "str_exit": "throw(hostile(exit_, '__str__'))",
-    "repr": "throw(hostile(refuse, '__repr__'))",
-    "cause": "chain(hostile(refuse, '__str__', '__repr__'))",
-    "result_eq": "assert hostile(refuse, '__eq__', '__repr__', base=object) == 1",
-    "result_repr": "compare(hostile(exit_, '__repr__', base=object))",
-    "result_len": "compare(hostile(refuse, '__len__', base=list))",
-    "endless_sequence": "compare(Endless())",
-    "accepted": "checks.same(snapshot(1, {}), Raised('ValueError', 'x'))",
-    "endless_iterator": "compare(itertools.count())",
-    "interrupt": "throw(KeyboardInterrupt())",
-    "exit": "sys.exit(0)",
-    "pytest_exit": "pytest.exit('target', returncode=0)",
-    "skip": "pytest.skip('target')",
-    "unittest_skip": "throw(unittest.SkipTest('target'))",
-    "xfail": "pytest.xfail('target')",
-    "folder": "os.chdir('/')",
-    "endless_thread": "threading.Thread(target=time.sleep, args=(1e6,)).start(); assert 0",
-    "ends_process": "os._exit(0)",
+#: For each test that fails with the kind ``error``: a statement, and the error in its fact.
+RAISED = {
+    "str": ("throw(hostile(refuse, '__str__'))", "Hostile: cannot be shown"),
+    "str_exit": ("throw(hostile(exit_, '__str__'))", "Hostile: cannot be shown"),
+    "repr": ("throw(hostile(refuse, '__repr__'))", "Hostile: …"),
+    "cause": ("chain(hostile(refuse, '__str__', '__repr__'))", "ValueError: cannot be shown"),
+    "result_eq": ("assert hostile(refuse, '__eq__', base=object) == 1", "ZeroDivisionError: …"),
+    "result_repr": (
+        "compare(hostile(exit_, '__repr__', base=object))",
+        "SystemExit: cannot be shown",
+    ),
+    "interrupt": ("throw(KeyboardInterrupt())", "KeyboardInterrupt: …"),
+    "exit": ("sys.exit(0)", "SystemExit: …"),
+    "pytest_exit": ("pytest.exit('target', returncode=0)", "Exit: target"),
+    "skip": ("pytest.skip('target')", "Skipped: target"),
+    "unittest_skip": ("throw(unittest.SkipTest('target'))", "SkipTest: target"),
+    "xfail": ("pytest.xfail('target')", "XFailed: target"),
+}
+#: For each other test: a statement, and the kind and the facts of its failure.
+OTHERS = {
+    "len": (
+        "compare(hostile(refuse, '__len__', base=list))",
+        "differs",
+        ["output: class", "output: members"],
+    ),
+    "endless_sequence": ("compare(Endless())", "differs", ["output: class", "output: members"]),
+    "accepted": ("checks.same(1, Raised('ValueError', 'x'))", "accepted", ["error: missing"]),
+    "endless_iterator": ("compare(itertools.count())", "differs", ["output: class"]),
+    "folder": ("os.chdir('/')", "state", ["state: current folder"]),
+}
+STATEMENTS = OTHERS | {
+    name: (statement, "error", [f"error: {text}"]) for name, (statement, text) in RAISED.items()
 }
 TEST = """
 @clause("a.one")
 def test_{}(target): {}
-"""
-#: The second test hangs in C and keeps the interpreter lock.
-HANG = """
-@clause("a.one")
-@pytest.mark.timeout(1)
-def test_hang(target): threading.Event().wait()
-@clause("a.one")
-@pytest.mark.timeout(1)
-def test_hang_in_c(target): ctypes.PyDLL(None).sleep(1000)
 """
 GIVEN = """
 @clause("a.one")
@@ -72,30 +74,70 @@ def test_given_{}(target, number): {}
 """
 
 
-def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
-    run_suite_in_new_process, pytester
-):
-    tests = [TEST.format(*each) for each in STATEMENTS.items()]
-    tests += [
-        GIVEN.format(*each)
-        for each in STATEMENTS.items()
-        if each[1].startswith(("throw", "chain"))
+def test_whatever_a_target_does_is_a_failure_that_a_register_can_record(run_suite, pytester):
+    # As in a worker: with Python's own handler, a KeyboardInterrupt is that of the user.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    thrown = [
+        name for name, (statement, *_) in RAISED.items() if statement[:5] in ("throw", "chain")
     ]
-    tests.append(HANG)  # A worker that has imported all modules runs them: their limit is short.
-    path = pytester.path / "verdicts.jsonl"
-    body = HOSTILE + "".join(tests) + TWO_TESTS.format(one="True", two="pass")
-    done = run_suite_in_new_process(body, "-n1", f"--verdicts={path}")
-    assert done.ret == pytest.ExitCode.TESTS_FAILED
-    _, *lines = [json.loads(line) for line in path.read_text().splitlines()]
-    passed = {line["test"] for line in lines if line["verdict"] != "fail"}
-    assert passed == {"test_it.py::test_one", "test_it.py::test_two"}
-    assert len(lines) == len(tests) + 3
-    assert "INTERNALERROR" not in done.stdout.str() + done.stderr.str()
-    register = pytester.path / "drafted.toml"
+    body = HOSTILE + "".join(TEST.format(name, case[0]) for name, case in STATEMENTS.items())
+    body += "".join(GIVEN.format(name, RAISED[name][0]) for name in thrown)
+    body += TWO_TESTS.format(one="True", two="pass")
+    path, register = pytester.path / "verdicts.jsonl", pytester.path / "drafted.toml"
+    run_suite(body, f"--verdicts={path}")
+    found = {each.test.partition("::test_")[2]: each for each in read(path)}
+    assert [found.pop(name).verdict for name in ("one", "two")] == ["pass", "pass"]
+    expected = STATEMENTS | {f"given_{name}": STATEMENTS[name] for name in thrown}
+    assert {name: _describe(each) for name, each in found.items()} == {
+        name: ("fail", kind, facts) for name, (_, kind, facts) in expected.items()
+    }
     register.write_text(draft(read(path), suite=pytester.path))
-    done = run_suite_in_new_process(body, "-n1", f"--divergences={register}", f"--verdicts={path}")
+    done = run_suite(body, f"--divergences={register}", f"--verdicts={path}")
     assert done.ret == pytest.ExitCode.OK, done.stdout.str()
-    verdicts = {test.test: test.verdict for test in read(path)}
-    assert verdicts["test_it.py::test_hang"] == verdicts["test_it.py::test_hang_in_c"] == "known"
     drafted = draft(read(path), register_file=register, suite=pytester.path)
     assert drafted == register.read_text()
+
+
+def _describe(test):
+    """Return the verdict of a test, and the kind and the facts of its failure."""
+    found = test.failure
+    return (test.verdict, *((found.kind, found.fact_texts) if found else ()))
+
+
+#: A test that ends its process, one that never returns, and one that leaves an endless thread.
+ENDING = """
+@clause("a.one")
+def test_ends(target): os._exit(0)
+@clause("a.one")
+@pytest.mark.timeout(1)
+def test_hangs(target): {}
+@clause("a.two")
+def test_thread(target): threading.Thread(target=time.sleep, args=(1e6,)).start()
+"""
+
+
+@pytest.mark.parametrize(
+    "hang",
+    [
+        "threading.Event().wait()",
+        # It keeps the interpreter lock.
+        pytest.param("ctypes.PyDLL(None).sleep(1000)", marks=pytest.mark.slow),
+    ],
+)
+def test_a_test_that_ends_its_process_or_hangs_is_a_failure_that_a_register_can_record(
+    run_suite_in_new_process, pytester, hang
+):
+    path = pytester.path / "verdicts.jsonl"
+    facts = {"ends": "process: ended", "hangs": "error: RuntimeError: other"}
+    records = (RECORD.format(test=f"test_{name}", fact=fact) for name, fact in facts.items())
+    pytester.path.joinpath("own.toml").write_text("".join(records))
+    options = "-n1", "--divergences=own.toml", f"--verdicts={path}"
+    done = run_suite_in_new_process(HOSTILE + ENDING.format(hang), *options)
+    assert "INTERNALERROR" not in done.stdout.str() + done.stderr.str()
+    found = {each.test.partition("::test_")[2]: each for each in read(path)}
+    assert {name: _describe(each) for name, each in found.items()} == {
+        "ends": ("known", "ended", ["process: ended"]),
+        "hangs": ("fail", "time", ["process: time limit"]),
+        "thread": ("pass",),
+    }
+    assert "test_it.py" in found["hangs"].failure.text  # the stack

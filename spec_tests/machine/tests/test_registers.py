@@ -106,6 +106,8 @@ REFUSED = {
         f'{INHERITS}repaired = ["test_it.py::test_x"]',
         "no inherited record names test_it.py::test_x",
     ),
+    "inherits-itself": ('inherits = "own"', "the suite has no other register 'own'"),
+    "inherits-a-file": ('inherits = "../base"', "the suite has no other register '../base'"),
     "lacks-an-unknown-part": (
         'lacks = ["a.one"]',
         'lacks "a.one": a name begins with one of comm, ',
@@ -115,15 +117,13 @@ REFUSED = {
 
 
 @pytest.fixture
-def run_with_register(run_suite, run_suite_in_new_process, pytester):
+def run_with_register(run_suite, pytester):
     """Return a function that runs tests with a register, and reads the verdicts by test."""
 
     def run(body, text, *options):
-        run_suite_here = run_suite_in_new_process if "-n1" in options else run_suite
         pytester.path.joinpath("own.toml").write_text(text)
         path = pytester.path / "verdicts.jsonl"
-        options = ("--divergences=own.toml", f"--verdicts={path}", *options)
-        result = run_suite_here(body, *options)
+        result = run_suite(body, "--divergences=own.toml", f"--verdicts={path}", *options)
         lines = path.read_text().splitlines() if path.exists() else [""]
         found = [json.loads(line) for line in lines[1:]]
         return result, {each["test"].partition("::")[2]: each["verdict"] for each in found}
@@ -177,12 +177,6 @@ def test_recorded_selects_the_clauses_of_the_register(run_with_register):
     assert result.ret == OK
 
 
-def test_recorded_needs_a_register(run_suite):
-    result = run_suite(PASSING, "--recorded")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines("*--recorded: the target has no register*")
-
-
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_register_is_refused_with_its_name(folder, case):
     text, error = REFUSED[case]
@@ -207,15 +201,6 @@ def test_a_run_with_a_wrong_register_prints_one_error(run_with_register):
     assert not found
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines("*own.toml: divergence X-1 names a test that does not exist*")
-
-
-def test_a_record_may_expect_that_a_test_ends_its_process(run_with_register):
-    test = '@clause("a.{0}")\ndef test_{0}(target): __import__("os").abort()\n'
-    body = "".join(map(test.format, ("one", "two")))
-    facts = {"test_one": "process: ended", "test_two": "error: RuntimeError: other"}
-    text = "".join(record(fact, test=name) for name, fact in facts.items())
-    _, found = run_with_register(body, text, "-n1")
-    assert found == {"test_one": "known", "test_two": "fail"}
 
 
 @pytest.mark.parametrize("case", LACKING)

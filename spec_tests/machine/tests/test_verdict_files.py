@@ -32,66 +32,33 @@ def test_the_first_line_of_the_verdicts_describes_the_run(run_suite, pytester):
     assert run["command"] == f"parallel-conformance run {options} {target_map} {clause}"
 
 
-#: A suite in which ``test_one`` fails for every number but 0. The smallest failing number is 1.
-WITH_STRATEGY = """
-from hypothesis import given, strategies as st
-@clause("a.one")
-@given(number=st.integers(0, 10))
-def test_one(target, number): assert number == 0, "not so"
-@clause("a.two")
-def test_two(target): pass
-"""
-
-
-@pytest.mark.parametrize("verdict", ["fail", "known"])
-def test_verdicts_have_the_smallest_failing_call_and_the_difference(run_suite, pytester, verdict):
-    path = pytester.path / "verdicts.jsonl"
-    record = RECORD.format(test="test_one", fact="assert: number == 0")
-    pytester.path.joinpath("known.toml").write_text(record)
-    known = ["--divergences", "known.toml"] if verdict == "known" else []
-    run_suite(WITH_STRATEGY, "--verdicts", str(path), *known)
-    first, _ = read_verdicts(path)
-    found = first["failure"]
-    assert (first["verdict"], found["call"]) == (verdict, "number = 1")
-    assert (found["kind"], found["facts"]) == ("assert", [["assert", "number == 0"]])
-    assert found["text"].startswith("not so")
-
-
-#: Two tests in which the smallest failing call shows one fact, and a larger one another.
-TWO_FACTS = """
-from hypothesis import given, strategies as st
-from spec_tests import checks
-@clause("a.one")
-@pytest.mark.parametrize("other", ["size", "rank"])
-@given(number=st.integers(0, 10**6))
-def test_one(target, number, other):
-    checks.same({other: number > 5, "first": number}, {other: False, "first": 0})
-@clause("a.two")
-def test_two(target): pass
-"""
-
-
-def test_a_failure_has_the_facts_of_all_failing_calls_of_its_test(run_suite, pytester):
-    path = pytester.path / "verdicts.jsonl"
-    run_suite(TWO_FACTS, "--verdicts", str(path))
-    *found, _ = (line.get("failure") for line in read_verdicts(path))
-    assert [each["call"] for each in found] == ["number = 1"] * 2
-    assert [sorted(place for place, _ in each["facts"]) for each in found] == [
-        ["first", "size"],
-        ["first", "rank"],
-    ]
-
-
-#: A target runs this check in a thread, and raises an error of its own with its text.
-REWRAPPED = """
+#: Tests that fail. The smallest failing number is 1; a larger one shows other facts, too.
+FAILING = """
 import threading
+from hypothesis import given, strategies as st
 from spec_tests import checks
+class Call(str):
+    run = None
+    __repr__ = str.__str__
 def check():
     try: checks.same([1], [2])
     except AssertionError as error: errors.append(error)
 errors = []
+
 @clause("a.one")
-def test_one(target):
+@given(number=st.integers(0, 10))
+def test_drawn(target, number): assert number == 0, "not so"
+@clause("a.one")
+@pytest.mark.parametrize("other", ["size", "rank"])
+@given(number=st.integers(0, 10**6))
+def test_larger(target, number, other):
+    checks.same({other: number > 5, "first": number}, {other: False, "first": 0})
+@clause("a.one")
+@given(x=st.just(1), functional=st.just(True))
+def test_made(target, x, functional):
+    checks.same(x, 2, Call("data_parallel(1)"))
+@clause("a.one")
+def test_replica(target):
     thread = threading.Thread(target=check)
     thread.start()
     thread.join()
@@ -99,36 +66,33 @@ def test_one(target):
 @clause("a.two")
 def test_two(target): pass
 """
+#: For each test: its verdict, and the kind, call and facts of its failure.
+FAILURES = {
+    "drawn": ("known", "assert", "number = 1", ["assert: number == 0"]),
+    "larger[size]": ("fail", "differs", "number = 1", ["first: value", "size: value"]),
+    "larger[rank]": ("fail", "differs", "number = 1", ["first: value", "rank: value"]),
+    "made": ("fail", "differs", "data_parallel(1)", ["output: value"]),
+    "replica": ("fail", "differs", "", ["output: value"]),
+}
 
 
-def test_a_check_inside_a_replica_keeps_its_facts(run_suite, pytester):
+def test_verdicts_have_the_smallest_failing_call_and_the_facts_of_all_calls(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
-    run_suite(REWRAPPED, "--verdicts", str(path))
-    first, _ = read_verdicts(path)
-    assert first["failure"]["facts"] == [["output", "value"]]
-
-
-#: A suite in which the test makes the failing call of the drawn values.
-MADE = """
-from hypothesis import given, strategies as st
-from spec_tests import checks
-class Call(str):
-    run = None
-    __repr__ = str.__str__
-@clause("a.one")
-@given(x=st.just(1), functional=st.just(True))
-def test_one(target, x, functional):
-    checks.same(x, 2, Call("data_parallel(1)"))
-@clause("a.two")
-def test_two(target): pass
-"""
-
-
-def test_a_failure_shows_the_call_in_place_of_the_drawn_values(run_suite, pytester):
-    path = pytester.path / "verdicts.jsonl"
-    run_suite(MADE, "--verdicts", str(path))
-    first, _ = read_verdicts(path)
-    assert first["failure"]["call"] == "data_parallel(1)"
+    record = RECORD.format(test="test_drawn", fact="assert: number == 0")
+    pytester.path.joinpath("own.toml").write_text(record)
+    run_suite(FAILING, f"--verdicts={path}", "--divergences=own.toml")
+    *lines, _ = read_verdicts(path)
+    assert lines[0]["failure"]["text"].startswith("not so")
+    found = {line["test"].partition("::test_")[2]: line for line in lines}
+    assert {
+        name: (
+            line["verdict"],
+            line["failure"]["kind"],
+            line["failure"].get("call", ""),
+            sorted(map(": ".join, line["failure"]["facts"])),
+        )
+        for name, line in found.items()
+    } == FAILURES
 
 
 #: Code of a test that kills the run as soon as the verdict of the first test is written.
