@@ -1,13 +1,13 @@
 """The failures of a run, by cause, and the programs that repeat them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from spec_tests.failure import Failure, shorten
-from spec_tests.machine import clauses, register, verdicts
+from spec_tests.machine import clauses, options, register, verdicts
 from spec_tests.machine.verdicts import TestVerdict
 from spec_tests.reporting.causes import causes_by_title
 
@@ -27,12 +27,11 @@ class Failures:
     """The failures of a run.
 
     Args:
-        format_command: Returns the command that repeats a test, given the ids of clauses and the
-            name of the test's function.
+        command: The command of the run.
     """
 
-    def __init__(self, format_command: Callable[[list[str], str], str]) -> None:
-        self._format_command = format_command
+    def __init__(self, command: str = "") -> None:
+        self.command = command
         self._programs: Counter[str] = Counter()
         self._statements = {name: clause.says for name, clause in clauses.load().items()}
         self._violated = register.violated_by_reference()
@@ -54,16 +53,15 @@ class Failures:
         if failures <= self._shown:
             return []
         self._shown |= failures
-        function = register.without_parameters(report.nodeid)
         own = verdicts.clauses_in(report)
         # If the test is not marked with the violated clause, this clause does not select the test.
         chosen = [names[0], *([] if names[0] in own else own[:1])]
-        repeat = self._format_command(chosen, function.rpartition("::")[2])
+        repeat = options.repeat(self.command, report.nodeid, chosen)
         program = dict(report.user_properties).get(verdicts.PROGRAM)
         run = self._write_program(names[0], str(program)) if program is not None else None
-        known = self._commands
-        self._commands = {**dict.fromkeys(names, run or repeat), **known}
-        if known.keys() >= {*names}:
+        is_new = not self._commands.keys() >= {*names}
+        self._commands = {**dict.fromkeys(names, run or repeat), **self._commands}
+        if not is_new:
             return []
         compared = register.compare_with_reference(names, failure)
         return [

@@ -9,7 +9,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
@@ -45,7 +45,7 @@ exit status of the other commands:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     own_arguments, for_pytest = _split_arguments(sys.argv[1:] if arguments is None else arguments)
-    missing = doctor.missing_modules()
+    missing = doctor.missing_packages()
     command = next((word for word in own_arguments if not word.startswith("-")), "doctor")
     if missing and command != "doctor":
         print(f"missing: {', '.join(missing)}\n{doctor.EXTRA}", file=sys.stderr)
@@ -62,14 +62,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:  # This process runs nothing else.
         _end_quietly(options.command)
     if options.command == "doctor":
-        return _COMMANDS[options.command](options)
+        return doctor.main(options)
     from spec_tests.machine.input_files import RefusedError  # imports pytest
 
     try:
-        return _COMMANDS[options.command](options)
+        return _run(options)
     except RefusedError as error:
         print(error, file=sys.stderr)
         return REFUSED
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "clauses":
+        return _print_clauses(options)
+    if options.command == "run":
+        print("importing PyTorch ...", flush=True)
+    module = importlib.import_module(f"spec_tests.cli.{options.command}")
+    status: int = module.main(options)
+    return status
 
 
 def _end_quietly(command: str) -> None:
@@ -159,7 +169,7 @@ def _version() -> str:
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="importable package, such as torch.nn.parallel")
-    if doctor.missing_modules():
+    if doctor.missing_packages():
         return
     from spec_tests.machine.options import SHARED  # imports pytest
 
@@ -229,43 +239,20 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run_suite(options: argparse.Namespace) -> int:
-    print("importing PyTorch ...", flush=True)
-    from spec_tests.cli import run
-    from spec_tests.machine import workers
-
-    status = run.run(options)
-    if options.ends_process:
-        sys.stdout.flush()
-        workers.end_soon(status)
-    return status
-
-
 def _print_clauses(options: argparse.Namespace) -> int:
     from spec_tests.machine import clauses
 
-    known = clauses.load()
-    selected: set[str] = set() if options.name else {*known}
+    specification = clauses.load()
+    selected: set[str] = set() if options.name else {*specification}
     for name in options.name:
-        says = [clause.id for clause in known.values() if name.lower() in clause.statement.lower()]
-        members = clauses.matching([name], known) or says
-        if not members:
-            print(clauses.describe_unknown([name], known), file=sys.stderr)
+        found = clauses.matching([name], specification) or [
+            clause.id
+            for clause in specification.values()
+            if name.lower() in clause.statement.lower()
+        ]
+        if not found:
+            print(clauses.describe_unknown([name], specification), file=sys.stderr)
             return 1
-        selected.update(members)
-    print(clauses.as_text({name: clause for name, clause in known.items() if name in selected}))
+        selected.update(found)
+    print(clauses.as_text([each for name, each in specification.items() if name in selected]))
     return 0
-
-
-def _run_module(options: argparse.Namespace) -> int:
-    """Run the command of the module with its name."""
-    module = importlib.import_module(f"spec_tests.cli.{options.command}")
-    status: int = module.main(options)
-    return status
-
-
-_COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "run": _run_suite,
-    "clauses": _print_clauses,
-    **dict.fromkeys(("doctor", "draft", "report", "diff"), _run_module),
-}

@@ -33,7 +33,8 @@ class RunMonitor:
 
     def __init__(self) -> None:
         self._errors: list[str] = []
-        self._log: Recorder | None = None
+        # The session has another one.
+        self._log = Recorder(None, {}, resume=False, metadata=dict)
         # While a test runs, pytest captures the standard output.
         self._stdout = os.dup(1)
 
@@ -43,8 +44,8 @@ class RunMonitor:
         A test may catch KeyboardInterrupt, and the end of a session waits for other processes.
         """
         try:
-            lines = self._log.interrupted() if self._log is not None else []
-            self._write("interrupted", *self._summary_lines(), *lines)
+            self._log.mark_interrupted()
+            self._write("interrupted", *self._summary_lines(), *self._log.summary())
         finally:
             os._exit(pytest.ExitCode.INTERRUPTED)
 
@@ -59,30 +60,22 @@ class RunMonitor:
 
     def has_only_missing_names(self) -> bool:
         """Return whether missing names of the target are the only errors of the run."""
-        return not self._errors and "fail" not in self._verdicts()
+        return not self._errors and all(test.verdict != "fail" for test in self._log.tests)
 
     def has_failed(self) -> bool:
         """Return whether a test has failed."""
-        return not {"fail", "not-offered"}.isdisjoint(self._verdicts())
-
-    def _verdicts(self) -> set[str]:
-        """Return the verdicts of all tests, also of those that ended before their clauses."""
-        return {test.verdict for test in self._log.tests} if self._log is not None else set()
+        return any(test.verdict in ("fail", "not-offered") for test in self._log.tests)
 
     def undecided(self) -> list[str]:
         """Return the clauses about the target that the run has not decided."""
-        verdict_of = self._log.verdicts if self._log is not None else {}
-        known = clauses.load()
-        return [
-            name
-            for name, verdict in verdict_of.items()
-            if verdict in ("not-run", "not-offered") and known[name].is_about_target
-        ]
+        found, specification = self._log.verdicts, clauses.load()
+        undecided = [name for name in found if found[name] in ("not-run", "not-offered")]
+        return [name for name in undecided if specification[name].is_about_target]
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Store the plugin that collects the verdicts."""
-        self._log = session.config.pluginmanager.get_plugin("verdicts")
+        self._log = session.config.pluginmanager.get_plugin("verdicts") or self._log
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Store an error of collection."""
@@ -95,7 +88,7 @@ class Progress(RunMonitor):
 
     def __init__(self) -> None:
         super().__init__()
-        self._failures = Failures(self._format_command)
+        self._failures = Failures()
         self._running: dict[str, float] = {}
         self._done: set[str] = set()
         self._last_line, self._last_done = time.monotonic(), 0
@@ -109,6 +102,7 @@ class Progress(RunMonitor):
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Print target, reference, devices and versions."""
         super().pytest_sessionstart(session)
+        self._failures.command = options.command(session.config)
         self._terminal = _terminal_reporter(session.config)
         for line in (*header(session.config), layers(session.config)):
             self._terminal.write_line(line)
@@ -118,10 +112,6 @@ class Progress(RunMonitor):
         if workers is not None:
             session.config.pluginmanager.unregister(workers)
         threading.Thread(target=self._name_slow_tests, daemon=True).start()
-
-    def _format_command(self, names: list[str], test: str) -> str:
-        """Return the command that repeats a test of clauses with the options of the run."""
-        return options.command(self._terminal.config, names, test)
 
     def _name_slow_tests(self) -> None:
         """Write lines for each test that runs for `HEARTBEAT` s, twice the time, and so on."""
@@ -149,14 +139,12 @@ class Progress(RunMonitor):
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Print progress, and the first failure of a clause."""
-        if verdicts.verdict_of(report) == "fail":
+        if verdicts.verdict_in(report) == "fail":
             self._print_lines(self._failures.add(report))
         self._done.add(report.nodeid)
         self._print_progress(is_call_phase=report.when == "call")
 
     def _print_progress(self, *, is_call_phase: bool) -> None:
-        if self._log is None:
-            return
         counts = Counter(self._log.verdicts.values())
         done = len(self._done)
         line = f"{done} of {self._log.collected} tests; clauses: "
@@ -181,14 +169,12 @@ class Progress(RunMonitor):
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Print all failures by cause, and remove programs of clauses that pass."""
         session.config.option.tbstyle = "no"  # pytest prints no section of failures.
-        if self._log is not None:
-            remove_programs(
-                name for name, verdict in self._log.verdicts.items() if verdict == "pass"
-            )
+        found = self._log.verdicts
+        remove_programs(name for name in found if found[name] == "pass")
         self._print_lines([*self._errors, *self._summary_lines()])
 
     def _summary_lines(self) -> list[str]:
-        return self._failures.summary(self._log.tests) if self._log is not None else []
+        return self._failures.summary(self._log.tests)
 
 
 def _terminal_reporter(config: pytest.Config) -> pytest.TerminalReporter:

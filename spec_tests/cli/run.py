@@ -21,8 +21,16 @@ NOT_OFFERED, UNDECIDED = 6, 7
 MAX_RESTARTS = 1000
 
 
-def run(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> int:
     """Run the suite on the target and return the exit status; see `main.EXIT_STATUS`."""
+    status = _run(options)
+    if options.ends_process:
+        sys.stdout.flush()
+        workers.end_soon(status)
+    return status
+
+
+def _run(options: argparse.Namespace) -> int:
     # Like `python -m pytest`: the target may be a package in the current folder.
     sys.path.insert(0, str(Path.cwd()))
     monitor = RunMonitor() if options.verbose else Progress()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from spec_tests.failure import SUITE
+from spec_tests.machine.target import REFERENCE
 
 #: The plugin with the options about races and delayed copies.
 pytest_plugins = ["spec_tests.simulator.pytest_plugin"]
@@ -56,7 +57,7 @@ SHARED: dict[str, dict[str, Any]] = {
         "such pairs; repeatable",
     },
     "--reference": {
-        "choices": ["torch.nn.parallel", NO_REFERENCE],
+        "choices": [REFERENCE, NO_REFERENCE],
         "help": "implementation to compare with, in addition to the suite's laws, oracle and "
         "pinned texts; none: do not use torch.nn.parallel, and do not run tests that only compare "
         "with it (default: torch.nn.parallel)",
@@ -108,24 +109,34 @@ def imported_plugins(config: pytest.Config) -> list[str]:
     return [name for name in names if name in sys.modules and name not in own]
 
 
-def command(config: pytest.Config, names: Sequence[str] = (), test: str = "") -> str:
-    """Return the command that repeats a run, or one test of it.
+def command(config: pytest.Config) -> str:
+    """Return the command that repeats a run.
 
     The command has the run's target, devices, their features and faults, clauses, reference,
     register, number of examples and filters of warnings.
-
-    Args:
-        config: The configuration of pytest.
-        names: The ids of clauses in place of those of the run.
-        test: The name of a test's function.
     """
     given = [*_given(config, "divergences"), *_target_options(config)]
-    given += [f"--clause={name}" for name in names or config.getoption("--clause")]
+    given += [f"--clause={name}" for name in config.getoption("--clause")]
     passed_on = [*_device_options(config), *_given(config, "hypothesis-profile")]
     passed_on += [f"-W{text}" for text in config.getoption("pythonwarnings") or ()]
-    passed_on += ["-k", test] if test else []
     given += ["--", *passed_on] if passed_on else []
     return shlex.join(["parallel-conformance", "run", target_of(config), *given])
+
+
+def repeat(command: str, test: str, names: Sequence[str] = ()) -> str:
+    """Return the command that repeats one test of a run.
+
+    Args:
+        command: The command of the run.
+        test: The node id of the test.
+        names: The ids of clauses that select the test.
+    """
+    own, _, passed_on = command.partition(" -- ")
+    words = [word for word in own.split(" ") if not word.startswith("--clause=")]
+    words += [f"--clause={name}" for name in names]
+    words += ["--"] if own.startswith("parallel-conformance") else []
+    words += [passed_on] if passed_on else []
+    return " ".join([*words, "-k", test.partition("[")[0].rpartition("::")[2]])
 
 
 def options_for_test(config: pytest.Config) -> list[str]:
@@ -174,7 +185,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     # The tests of the suite itself run a small one in another folder.
     group.addoption("--suite", default=str(SUITE), help=argparse.SUPPRESS)
-    _add_device_options(parser.getgroup("devices"))
+    group = parser.getgroup("devices")
+    group.addoption(
+        "--fault",
+        default=None,
+        metavar="NAME",
+        help="imitate a defect of real devices during the whole run; sim only; an unknown name "
+        "prints the names",
+    )
+    group.addoption(
+        "--without",
+        action="append",
+        default=[],
+        metavar="FEATURE",
+        help="switch off a feature of simulated devices, all: all optional ones; on real devices, "
+        "do not try or use a feature or dtype of the list that doctor prints; repeatable; an "
+        "unknown name prints the names",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -200,23 +227,3 @@ def _has_time_limit(config: pytest.Config) -> bool:
     """Return whether the user has set a time limit of tests."""
     given = config.getoption("timeout"), os.environ.get("PYTEST_TIMEOUT")
     return given != (None, None) or bool(config.getini("timeout"))
-
-
-def _add_device_options(group: pytest.OptionGroup) -> None:
-    """Add the options about faults and features of devices."""
-    group.addoption(
-        "--fault",
-        default=None,
-        metavar="NAME",
-        help="imitate a defect of real devices during the whole run; sim only; an unknown name "
-        "prints the names",
-    )
-    group.addoption(
-        "--without",
-        action="append",
-        default=[],
-        metavar="FEATURE",
-        help="switch off a feature of simulated devices, all: all optional ones; on real devices, "
-        "do not try or use a feature or dtype of the list that doctor prints; repeatable; an "
-        "unknown name prints the names",
-    )

@@ -11,7 +11,7 @@ import inspect
 import operator
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from traceback import walk_tb
 from types import CodeType, ModuleType
 from typing import Any
@@ -143,53 +143,38 @@ def add_program(
 ) -> None:
     """Add the program to the report of a test that violates a clause.
 
-    Args:
-        item: The test.
-        call: Its call.
-        report: The report.
-        failure: The failure.
-        options: The options of pytest that run the test with the target and devices of this run.
+    ``options`` are those of pytest that run the test with the target and devices of this run.
     """
     violated = verdicts.property_of(report, verdicts.FAILS)
-    if call.excinfo is not None and violated and verdicts.verdict_of(report) == "fail":
-        about = f"{violated}: {clauses.of_run(item.config)[violated].says}\n\n{failure.text}"
-        drawn = drawn_arguments(item, call.excinfo.value)
-        statements = getattr(call.excinfo.value, "statements", None)
-        text = _text(item, drawn, about, statements, options)
-        report.user_properties.append((verdicts.PROGRAM, text))
-
-
-def _text(
-    item: pytest.Item,
-    drawn: Mapping[str, Any],
-    about: str,
-    statements: Callable[[Expressions], list[str]] | None,
-    options: Sequence[str],
-) -> str:
-    """Return the program. The error of a life has the ``statements`` of its test."""
-    expressions, selection = Expressions(), ""
+    if call.excinfo is None or not violated or verdicts.verdict_in(report) != "fail":
+        return
+    expressions, selection, error = Expressions(), "", call.excinfo.value
+    # The error of a life has the statements of its test.
+    statements = getattr(error, "statements", None)
     try:
         if statements is None:
-            test = _pinned_test(item, drawn, expressions)
+            test = _pinned_test(item, drawn_arguments(item, error), expressions)
         else:
             lines = [f"    {line}" for line in statements(expressions)]
             test = _join(item, ["target", "topology"], lines, expressions)
-    except NoExpressionError as error:
+    except NoExpressionError as missing:
         # Import the test. Hypothesis draws its arguments again.
         expressions, selection = Expressions(), f' + "::" + {item.name!r}'
         expressions.add_import(_function(item).__module__, _function(item).__name__)
-        test = f"# The test is imported, because {error}.\n"
+        test = f"# The test is imported, because {missing}.\n"
     for fixture in _fixtures(item):
         expressions.add_import(fixture.__module__, fixture.__name__)
     expressions.add_import("spec_tests.cli.run")
-    lines = f"{about}\n\nRepeats {item.nodeid}.".splitlines()
-    return _TEMPLATE.format(
-        comment="\n".join(f"# {line}".rstrip() for line in lines),
+    says = clauses.of_run(item.config)[violated].says
+    about = f"{violated}: {says}\n\n{failure.text}\n\nRepeats {item.nodeid}."
+    text = _TEMPLATE.format(
+        comment="\n".join(f"# {line}".rstrip() for line in about.splitlines()),
         imports=expressions.imports,
         test=test,
         selection=selection,
         options=", ".join(map(repr, options)),
     )
+    report.user_properties.append((verdicts.PROGRAM, text))
 
 
 def drawn_arguments(item: pytest.Item, error: BaseException) -> dict[str, Any]:
@@ -201,8 +186,8 @@ def drawn_arguments(item: pytest.Item, error: BaseException) -> dict[str, Any]:
     frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code is code]
     names = code.co_varnames[: code.co_argcount]
     fixtures = getattr(item, "fixturenames", ())
-    known = frames[-1].f_locals if frames else {}
-    return {name: known[name] for name in names if name in known and name not in fixtures}
+    values = frames[-1].f_locals if frames else {}
+    return {name: values[name] for name in names if name in values and name not in fixtures}
 
 
 def _function(item: pytest.Item) -> Any:

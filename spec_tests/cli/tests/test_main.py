@@ -33,11 +33,7 @@ def test_clauses_command_searches_the_statements(capsys):
     assert "comm.scatter.slices" not in printed
 
 
-@pytest.mark.parametrize(
-    ("name", "similar"),
-    [("comm.scater", "comm.scatter"), ("comm.gather.none", "comm.gather.refuses-none")],
-)
-def test_clauses_command_names_a_similar_clause(capsys, name, similar):
-    assert main(["clauses", name]) == 1
-    hint = f"{name}: no clause has this name; did you mean {similar}?"
+def test_clauses_command_names_a_similar_clause(capsys):
+    assert main(["clauses", "comm.scater"]) == 1
+    hint = "comm.scater: no clause has this name; did you mean comm.scatter?"
     assert capsys.readouterr().err == f"{hint}\n"

@@ -40,30 +40,96 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def _test_report(outcome, name, clause="comm.scatter.slices", **properties):
+SPECIFICATION = clauses.load()
+ONE = "comm.scatter.slices"
+COMMAND = "parallel-conformance run theirs"
+
+
+def _test_report(outcome, name, *names, **properties):
+    """Return the report of a test of the clauses ``names``."""
     report = pytest.TestReport(name, ("t", 0, "t"), {}, outcome, None, "call")
-    report.user_properties = [("clause", clause), *properties.items()]
+    report.user_properties = [*(("clause", each) for each in names), *properties.items()]
     return report
 
 
-def _failure(failure, clause="comm.scatter.slices", **properties):
-    report = _test_report("failed", "a.py::test_it[1]", clause, **properties)
-    judge.add_failure(report, failure, KNOWN)
+def _failure(failure, *names, **properties):
+    """Return the report of a test that fails."""
+    report = _test_report("failed", "a.py::test_it[1]", *(names or [ONE]), **properties)
+    judge.add_failure(report, failure, SPECIFICATION)
     return report
 
 
-KNOWN = clauses.load()
-DTYPE = Failure("differs", (Fact("output", "dtype"),), "output has another dtype")
-MISSING = Failure("differs", (Fact("output", "missing"),), "output is None")
-VALUES = Failure("differs", (Fact("output", "values"),), "output[0] has values [0]")
+def _differs(text, *facts):
+    return Failure("differs", facts, text)
+
+
+DTYPE = _differs("output has another dtype", Fact("output", "dtype"))
+MISSING = _differs("output is None", Fact("output", "missing"))
+VALUES = _differs("output[0] has values [0]", Fact("output", "values"))
+GRADIENT = _differs("gradient is zero", Fact("gradient", "values (zero)"))
+BOTH = _differs("output is 1", Fact("output", "values"), Fact("gradient", "values"))
+TOO_FEW = Fact("error", "RuntimeError: chunk expects at least a")
+NO_DEVICE = Fact("error", "RuntimeError: Expected a device")
+STALE = Failure("stale-record", (Fact("register", "stale"),), "remove it")
+NOT_OFFERED = Failure("not-offered", (Fact("not offered", "comm.gather"),), "no comm.gather")
+SCALARS = "divergences.SG-4.scalars-are-copied"
+SUMMED = "divergences.SG-4.scalar-gradients-are-summed"
+#: For each case: failures of tests with the clauses of the test, and the lines at the end of the
+#: run without those of clauses.
+SUMMARIES = {
+    "those-of-the-reference-come-last": (
+        [(Failure("refused", (TOO_FEW,), "refused"), SCALARS), (DTYPE, SUMMED), (MISSING, ONE)],
+        [
+            "1 of 3 failed clauses pass in torch.nn.parallel:",
+            "FAIL 1 clause: output is None",
+            "torch.nn.parallel violates these, too:",
+            "FAIL 1 clause: output has another dtype",
+            "FAIL 1 clause: refused",
+        ],
+    ),
+    "not-offered": (
+        [(DTYPE, ONE), (NOT_OFFERED, "comm.gather.joined")],
+        [
+            "1 of 1 failed clauses pass in torch.nn.parallel (without not-offered ones):",
+            "FAIL 1 clause: output has another dtype",
+        ],
+    ),
+    "one-error": (
+        [
+            (Failure("refused", (NO_DEVICE,), "-1", "RuntimeError: -1"), ONE),
+            (Failure("differs", (NO_DEVICE,), "-1", "RuntimeError: -1"), "replicate.afresh"),
+        ],
+        [
+            "2 of 2 failed clauses pass in torch.nn.parallel:",
+            "FAIL 2 clauses: RuntimeError: -1",
+        ],
+    ),
+    "one-test": (
+        [(BOTH, "data_parallel.outputs", "data_parallel.gradients")],
+        ["2 of 2 failed clauses pass in torch.nn.parallel:", "FAIL 2 clauses: output is 1"],
+    ),
+    "record-out-of-date": (
+        [(STALE, ONE)],
+        [
+            "tests in the register pass; draft FILE --divergences REGISTER updates it:",
+            "FAIL 1 clause: remove it",
+        ],
+    ),
+}
 
 
 def _summary(failures, reports):
     return failures.summary([test for each in reports for test in verdicts.tests_of(each)])
 
 
+@pytest.mark.parametrize(("found", "lines"), SUMMARIES.values(), ids=SUMMARIES)
+def test_the_end_of_a_run_lists_the_causes_of_failures(found, lines):
+    printed = _summary(Failures(COMMAND), [_failure(*each) for each in found])
+    assert [line for line in printed if not line.startswith("  ")] == lines
+
+
 def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is_first():
-    failures = Failures("{} {}".format)
+    failures = Failures(COMMAND)
     names = ["even-chunks", "empty-dimension", "surplus-devices", "zero-sizes", "refuses-sparse"]
     names = [f"comm.scatter.{name}" for name in (*names, "refuses-scalars")]
     reports = [_failure(VALUES), *(_failure(DTYPE, name) for name in names)]
@@ -85,23 +151,18 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
 
 
 def test_the_command_of_a_failure_selects_the_clause_that_fails_and_the_test():
-    def repeat(*names):
-        report = _test_report("failed", "a.py::test_it", names[0])
-        report.user_properties += [("clause", name) for name in names[1:]]
-        facts = (Fact("gradient", "values (zero)"),)
-        judge.add_failure(report, Failure("differs", facts, "gradient is zero"), KNOWN)
-        return Failures(lambda chosen, test: " ".join(chosen)).add(report)[-2]
-
     first, failing = "functions.gather.joined", "functions.gather.gradient"
-    assert repeat(first, failing) == f"  repeat: {failing}"
-    assert repeat(first) == f"  repeat: {failing} {first}"
+    for names, chosen in ((first, failing), [failing]), ([first], [failing, first]):
+        options = " ".join(f"--clause={name}" for name in chosen)
+        printed = Failures(COMMAND).add(_failure(GRADIENT, *names))
+        assert printed[-2] == f"  repeat: {COMMAND} {options} -- -k test_it"
 
 
 def test_a_test_that_ends_its_process_in_a_setup_fails_the_run():
     report = pytest.TestReport("a.py::test_it", ("t", 0, "t"), {}, "failed", None, "???")
-    judge.add_failure(report, judge.PROCESS_ENDED, KNOWN)
-    log = verdict_file.Recorder(None, KNOWN, resume=False, metadata=dict)
-    log.pytest_runtest_logreport(_test_report("passed", "a.py::test_other"))
+    judge.add_failure(report, judge.PROCESS_ENDED, SPECIFICATION)
+    log = verdict_file.Recorder(None, SPECIFICATION, resume=False, metadata=dict)
+    log.pytest_runtest_logreport(_test_report("passed", "a.py::test_other", ONE))
     log.pytest_runtest_logreport(report)
     config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda name: log))
     monitor = RunMonitor()
@@ -110,62 +171,10 @@ def test_a_test_that_ends_its_process_in_a_setup_fails_the_run():
     assert not monitor.has_only_missing_names()
 
 
-def test_clauses_that_the_reference_passes_come_first():
-    failures = Failures("{} {}".format)
-    names = ("scalars-are-copied", "scalar-gradients-are-summed")
-    same = Failure(
-        "refused", (Fact("error", "RuntimeError: chunk expects at least a"),), "refused"
-    )
-    reports = [_failure(same, f"divergences.SG-4.{names[0]}")]
-    reports += [_failure(DTYPE, f"divergences.SG-4.{names[1]}"), _failure(MISSING)]
-    also, other, _ = map(failures.add, reports)
-    assert "  torch.nn.parallel violates it, too" in also
-    assert "  torch.nn.parallel violates it in another way" in other
-    assert [line for line in _summary(failures, reports) if not line.startswith("  ")] == [
-        "1 of 3 failed clauses pass in torch.nn.parallel:",
-        "FAIL 1 clause: output is None",
-        "torch.nn.parallel violates these, too:",
-        "FAIL 1 clause: output has another dtype",
-        "FAIL 1 clause: refused",
-    ]
-
-
-def test_the_count_of_failed_clauses_leaves_out_those_not_offered_and_says_so():
-    missing = Failure("not-offered", (Fact("not offered", "comm.gather"),), "no comm.gather")
-    reports = [_failure(DTYPE), _failure(missing, "comm.gather.joined")]
-    first, *_ = _summary(Failures("{} {}".format), reports)
-    assert first == "1 of 1 failed clauses pass in torch.nn.parallel (without not-offered ones):"
-
-
-def test_one_error_of_the_target_is_one_cause():
-    facts = (Fact("error", "RuntimeError: Expected a device"),)
-    pairs = {"refused": "comm.scatter.slices", "differs": "replicate.afresh"}
-    reports = [
-        _failure(Failure(kind, facts, "-1", "RuntimeError: -1"), name)
-        for kind, name in pairs.items()
-    ]
-    assert _summary(Failures("{} {}".format), reports)[1] == "FAIL 2 clauses: RuntimeError: -1"
-
-
-def test_one_failure_of_a_test_is_one_cause_of_all_its_clauses():
-    report = _test_report("failed", "a.py::test_it", "data_parallel.outputs")
-    report.user_properties += [("clause", "data_parallel.gradients")]
-    facts = Fact("output", "values"), Fact("gradient", "values")
-    judge.add_failure(report, Failure("differs", facts, "output is 1"), KNOWN)
-    assert _summary(Failures("{} {}".format), [report])[1] == "FAIL 2 clauses: output is 1"
-
-
-def test_records_out_of_date_are_no_failures_of_the_target():
-    stale = Failure("stale-record", (Fact("register", "stale"),), "remove it")
-    first, second, *_ = _summary(Failures("{} {}".format), [_failure(stale)])
-    assert first.startswith("tests in the register pass; draft FILE")
-    assert second == "FAIL 1 clause: remove it"
-
-
 def test_the_programs_of_a_clause_replace_those_of_an_earlier_run():
     names = []
     for causes in [(DTYPE, MISSING), (MISSING,)]:
-        failures = Failures("{} {}".format)
+        failures = Failures(COMMAND)
         for failure in causes:
             failures.add(_failure(failure, **{PROGRAM: failure.text}))
         names.append({path.name for path in Path("repro").iterdir()})
@@ -183,7 +192,7 @@ def test_a_long_traceback_ends_with_its_error():
     frames = "".join(f'    File "{number}.py"\n' for number in range(40))
     text = f"Traceback (most recent call last):\n{frames}  OSError: last"
     failure = Failure("error", (Fact("error", "OSError: last"),), text, "OSError: last")
-    assert "  |   OSError: last" in Failures("{} {}".format).add(_failure(failure))
+    assert "  |   OSError: last" in Failures(COMMAND).add(_failure(failure))
 
 
 def test_a_line_of_progress_follows_a_hundred_tests():
@@ -191,15 +200,14 @@ def test_a_line_of_progress_follows_a_hundred_tests():
     progress._terminal = SimpleNamespace(write_line=lines.append)
     progress._log = SimpleNamespace(verdicts={}, collected=200)
     for number in [*range(100), 98, 99]:  # Other workers report tests that have been set up.
-        progress.pytest_runtest_logreport(_test_report("passed", f"test_{number}"))
+        progress.pytest_runtest_logreport(_test_report("passed", f"test_{number}", ONE))
     assert [line.partition(" tests")[0] for line in lines] == ["100 of 200"]
 
 
-def start_command(arguments, folder, search_path):
+def start_command(*arguments):
     return subprocess.Popen(
         [sys.executable, "-m", "spec_tests.cli", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": search_path},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -207,14 +215,21 @@ def start_command(arguments, folder, search_path):
     )
 
 
+def start_run(comm, *options):
+    """Run the suite on torch.nn.parallel with another module ``comm``."""
+    Path("comm.py").write_text(comm)
+    run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
+    return start_command(*run, *options)
+
+
+#: A clause that `HANGING_COMM` violates, and one that it does not.
+TWO_CLAUSES = "--clause=comm.gather.refuses-none", "--clause=comm.scatter.slices"
+
+
 @pytest.mark.slow
 def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
-    (tmp_path / "comm.py").write_text(HANGING_COMM)
-    run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
-    run += ["--clause=comm.gather.refuses-none", "--clause=comm.scatter.slices"]
-    process = start_command(
-        [*run, "--verdicts=a.jsonl", "--", "--timeout=20"], tmp_path, str(ROOT)
-    )
+    options = "--verdicts=a.jsonl", "--", "--timeout=20"
+    process = start_run(HANGING_COMM, *TWO_CLAUSES, *options)
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 1
     assert "it has not ended in 20 s" in output
@@ -227,10 +242,9 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_first_failure_ends_a_run_with_x_also_if_a_test_ends_its_process(tmp_path):
-    (tmp_path / "comm.py").write_text("import os\ndef scatter(*args, **kwargs): os._exit(1)\n")
-    run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
-    process = start_command([*run, "--clause=comm.scatter", "--", "-x"], tmp_path, str(ROOT))
+def test_the_first_failure_ends_a_run_with_x_also_if_a_test_ends_its_process():
+    comm = "import os\ndef scatter(*args, **kwargs): os._exit(1)\n"
+    process = start_run(comm, "--clause=comm.scatter", "--", "-x")
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 1
     assert output.count("  | the test ends the process") == 1
@@ -238,8 +252,8 @@ def test_the_first_failure_ends_a_run_with_x_also_if_a_test_ends_its_process(tmp
 
 
 @pytest.mark.slow
-def test_a_closed_pipe_prints_no_traceback(tmp_path):
-    process = start_command(["clauses"], tmp_path, str(ROOT))
+def test_a_closed_pipe_prints_no_traceback():
+    process = start_command("clauses")
     assert process.stdout.readline()
     process.stdout.close()
     assert process.wait(timeout=60) == -signal.SIGPIPE
@@ -252,11 +266,7 @@ def test_a_closed_pipe_prints_no_traceback(tmp_path):
     ids=["ctrl-c", "sigterm"],
 )
 def test_a_signal_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, options, number):
-    (tmp_path / "comm.py").write_text(HANGING_COMM)
-    run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
-    run += ["--clause=comm.gather.refuses-none", "--clause=comm.scatter.slices"]
-    run += ["--verdicts=a.jsonl", "--", *options]
-    process = start_command(run, tmp_path, str(ROOT))
+    process = start_run(HANGING_COMM, *TWO_CLAUSES, "--verdicts=a.jsonl", "--", *options)
     lines = iter(process.stdout.readline, "")
     assert any("running for 10 s: spec_tests/comm/test_scatter.py" in line for line in lines)
     if number is signal.SIGINT:  # Ctrl-C signals all processes of the terminal.

@@ -25,7 +25,7 @@ def scatter(*args, **kwargs):
 """
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def wrong_target(write_package, monkeypatch):
     """Write the package ``wrong``."""
     for name in ("wrong", "wrong.comm"):  # of another test
@@ -33,14 +33,8 @@ def wrong_target(write_package, monkeypatch):
     write_package("wrong", comm=WRONG_COMM)
 
 
-@pytest.fixture
-def command(wrong_target, run_command):
-    """Return a function that runs the command in a folder with only the package ``wrong``."""
-    return run_command
-
-
-def test_a_failure_is_printed_in_at_most_eleven_lines(command):
-    done = command("run", "wrong", *ONE_CLAUSE)
+def test_a_failure_is_printed_in_at_most_eleven_lines(run_command):
+    done = run_command("run", "wrong", *ONE_CLAUSE)
     assert done.returncode == 1, done.stdout + done.stderr
     lines = done.stdout[done.stdout.index("FAIL") :].split("\n\n")[0].splitlines()
     assert len(lines) <= 11
@@ -57,17 +51,17 @@ def test_a_failure_is_printed_in_at_most_eleven_lines(command):
 
 
 @pytest.mark.slow
-def test_the_command_after_repeat_runs_the_test_again(command):
-    first = command("run", "wrong", *ONE_CLAUSE, "--verdicts=a.jsonl", "--", "-x", "-qx")
+def test_the_command_after_repeat_runs_the_test_again(run_command):
+    first = run_command("run", "wrong", *ONE_CLAUSE, "--verdicts=a.jsonl", "--", "-x", "-qx")
     resuming = ("--resume", "-x", "-n", "0", "-k", "test_", "--maxfail=3")
     resuming += ("--late-copies", "0", "--no-races")
-    done = command("run", "wrong", *ONE_CLAUSE, "--verdicts=b.jsonl", "--", *resuming)
+    done = run_command("run", "wrong", *ONE_CLAUSE, "--verdicts=b.jsonl", "--", *resuming)
     for found, more in (first, ""), (done, "--late-copies=0 --no-races"):
         (line, *_) = [each for each in found.stdout.splitlines() if "repeat: " in each]
         words = shlex.split(line.partition("repeat: parallel-conformance ")[2])
         assert words[:4] == ["run", "wrong", "--accelerator=sim", "--clause=comm.scatter.slices"]
         assert words[4:-2] == ["--", *more.split()]
-        repeated = command(*words)
+        repeated = run_command(*words)
         assert repeated.returncode == 1, repeated.stdout + repeated.stderr
         assert line in repeated.stdout
 
@@ -83,17 +77,16 @@ def test_the_command_after_repeat_runs_the_test_again(command):
 )
 def test_a_run_writes_only_programs_into_the_current_folder(tmp_path, command, written):
     # Not in the fork server, which places the examples of Hypothesis in this folder.
-    (tmp_path / "wrong.py").write_text(WRONG_COMM)
-    command = [sys.executable, "-m", *command, *ONE_CLAUSE, "--target-map", "comm=wrong"]
+    command = [sys.executable, "-m", *command, *ONE_CLAUSE]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("HYPOTHESIS_STORAGE_DIRECTORY", None)
     done = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
     assert done.returncode == 1
     files = {path.name for path in tmp_path.iterdir()} - {".pytest_cache"}
-    assert files == {"wrong.py", *written}
+    assert files == {"wrong", *written}
 
 
-def test_verbose_prints_the_output_of_pytest(wrong_target, run_command_here):
+def test_verbose_prints_the_output_of_pytest(run_command_here):
     status, printed = run_command_here("run", "wrong", *ONE_CLAUSE, "-v")
     assert status == 1
     assert EXAMPLE.search(printed)
@@ -102,25 +95,25 @@ def test_verbose_prints_the_output_of_pytest(wrong_target, run_command_here):
 
 @pytest.mark.slow
 def test_run_imports_a_back_end_that_torch_loads_by_itself_and_repeats_the_option(
-    command, tmp_path
+    run_command, tmp_path
 ):
     (tmp_path / "backend.py").write_text("import torch\ndef load(): open('imported', 'w').close()")
     distribution = tmp_path / "backend-1.dist-info"
     distribution.mkdir()
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: backend\nVersion: 1\n")
     (distribution / "entry_points.txt").write_text("[torch.backends]\nbackend = backend:load\n")
-    done = command("run", "wrong", *ONE_CLAUSE, "-p", "backend")
+    done = run_command("run", "wrong", *ONE_CLAUSE, "-p", "backend")
     assert done.returncode == 1, done.stdout + done.stderr
     assert (tmp_path / "imported").exists()
     assert "--clause=comm.scatter.slices -- -pbackend -k " in done.stdout
 
 
 @pytest.mark.slow
-def test_a_worker_that_cannot_start_ends_the_run_with_one_line(command, tmp_path, monkeypatch):
+def test_a_worker_that_cannot_start_ends_the_run_with_one_line(run_command, tmp_path, monkeypatch):
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # This test may run in a worker.
     text = "import os\nif 'PYTEST_XDIST_WORKER' in os.environ: raise RuntimeError('no device')"
     (tmp_path / "backend.py").write_text(text)
-    done = command("run", "wrong", *ONE_CLAUSE, "-p", "backend")
+    done = run_command("run", "wrong", *ONE_CLAUSE, "-p", "backend")
     assert done.returncode == 4, done.stdout + done.stderr
     (line,) = [each for each in done.stdout.splitlines() if "cannot start" in each]
     assert line == "ERROR: a worker process cannot start: RuntimeError: no device"
@@ -136,17 +129,19 @@ def test_require_decided_fails_a_run_with_a_clause_that_was_not_run(run_command_
     assert status == 0, printed
 
 
-def test_a_run_without_a_test_says_so(wrong_target, run_command_here):
+def test_a_run_without_a_test_says_so(run_command_here):
     status, printed = run_command_here("run", "wrong", *ONE_CLAUSE, "--", "-k", "no_such_test")
     assert status == 5, printed
     assert "no test was selected" in printed.splitlines()[-1]
 
 
 @pytest.mark.slow
-def test_a_run_that_cannot_build_the_simulator_prints_the_remedy(command, monkeypatch, tmp_path):
+def test_a_run_that_cannot_build_the_simulator_prints_the_remedy(
+    run_command, monkeypatch, tmp_path
+):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CXX", "no-such-c++")
-    done = command("run", "torch.nn.parallel", *ONE_CLAUSE)
+    done = run_command("run", "torch.nn.parallel", *ONE_CLAUSE)
     assert done.returncode == 4
     assert "install g++ 11 or newer" in done.stdout + done.stderr
     assert "INTERNALERROR" not in done.stdout + done.stderr
