@@ -14,7 +14,7 @@ from spec_tests.machine.options import (
     mapping_of,
     target_of,
 )
-from spec_tests.machine.target import PARTS, REFERENCE, Target, load_map
+from spec_tests.machine.target import REFERENCE, Target, load_map
 
 from . import alternation
 
@@ -91,7 +91,7 @@ def pytest_terminal_summary(
 def libraries(request: pytest.FixtureRequest) -> dict[str, Target]:
     """Return the implementations to compare, by their names in the results."""
     name, places = target_of(request.config), mapping_of(request.config)
-    return {"reference": Target(REFERENCE), name: Target(name, load_map(places, PARTS))}
+    return {"reference": Target(REFERENCE), name: Target(name, load_map(places))}
 
 
 @pytest.fixture

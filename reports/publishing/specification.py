@@ -101,7 +101,7 @@ _REASONS = {
 
 def divergences() -> str:
     """Return the text of DIVERGENCES.md: a table of contents, and a section for each id."""
-    titles = register.titles(REGISTER)
+    titles = register.read_tables(REGISTER)["titles"]
     found = _group_by_id(register.load(REGISTER))
     contents = [f"| [{name}](#{name.lower()}) | {titles[name]} |" for name in found]
     sections = [_section(name, titles[name], each) for name, each in found.items()]

@@ -1,7 +1,7 @@
 """Assertions whose messages show the call, the first difference and the names of the others."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import takewhile
 from operator import eq
@@ -67,10 +67,11 @@ def agree(
     __tracebackhide__ = True
     actual = observe(call, target, topology)
     for baseline in [baselines] if isinstance(baselines, Target) else baselines:
-        if baseline.name == REFERENCE and _may_be_read_early(call, topology):
+        is_reference = baseline.name == REFERENCE
+        if is_reference and _may_be_read_early(call, topology):
             continue
         expected = observe(call, baseline, topology)
-        if baseline.name == REFERENCE and _is_refused_by_nccl(expected):
+        if is_reference and "Unconvertible NCCL type" in getattr(expected.result, "text", ""):
             continue
         differing = list(_outcome_differences(actual, expected, tolerance))
         if differing:
@@ -101,11 +102,6 @@ def _reads_early(topology: Topology) -> bool:
     number = torch.view_as_complex(pairs)
     pairs.fill_(1)
     return number.real.item() != 1
-
-
-def _is_refused_by_nccl(outcome: Outcome) -> bool:
-    result = outcome.result
-    return isinstance(result, Raised) and "Unconvertible NCCL type" in result.text
 
 
 def same(
@@ -143,7 +139,7 @@ def contains(error: object, texts: Iterable[str], call: object = "") -> None:
     if missing:
         text = f"the error lacks {', '.join(map(repr, missing))}; its text is {str(error)!r}"
         fact = error_fact("text", str(error))
-        raise _failed(Failure("differs", (fact,), text, call=_code(call)), call)
+        raise _failed(Failure("differs", (fact,), text), call)
 
 
 def _error(
@@ -156,23 +152,18 @@ def _error(
     """Return the error of differences; ``actual`` and ``expected`` may be errors of a call."""
     raised = isinstance(actual, Raised), isinstance(expected, Raised)
     kind = {(True, False): "refused", (False, True): "accepted"}.get(raised, "differs")
-    failure = Failure(
-        kind,
-        tuple(dict.fromkeys(difference.fact for difference in differing)),
-        as_text(differing),
-        error=differing[0].title,
-        call=_code(call),
-    )
-    return failed(failure, f"{head}\n  {failure.text}") if head else _failed(failure, call)
+    facts = tuple(dict.fromkeys(difference.fact for difference in differing))
+    return _failed(Failure(kind, facts, as_text(differing), differing[0].title), call, head)
 
 
-def _failed(failure: Failure, call: object) -> CheckError:
-    head = "of the call" if hasattr(call, "run") else "in the case"
-    return failed(failure, f"{failure.text}\n{head}\n  {call!r}" if call != "" else "")
-
-
-def _code(call: object) -> str:
-    return "" if call == "" else repr(call)
+def _failed(failure: Failure, call: object, head: str = "") -> CheckError:
+    """Return the error of a failure. Its text shows ``head``, or else ``call``, if given."""
+    if call == "":
+        return failed(failure)
+    failure = replace(failure, call=repr(call))
+    place = "of the call" if hasattr(call, "run") else "in the case"
+    text = f"{head}\n  {failure.text}" if head else f"{failure.text}\n{place}\n  {failure.call}"
+    return failed(failure, text)
 
 
 def _to_snapshot(value: Any) -> Any:
@@ -338,12 +329,25 @@ def _tensor_differences(
         if own != fact:
             text = f"{path} has {name} {own}, expected {fact}"
             yield Difference(path, Fact(place, name), text)
-    if not _is_close(actual.values, expected.values, tolerance):
-        found, other = _different_values(actual.values, expected.values, tolerance)
+    if differing := _differing_elements(actual.values, expected.values, tolerance):
+        found, other = _describe_values(actual.values, expected.values, differing)
         fact = Fact(place, f"values{_relation(actual.values, expected.values)}")
         text = "{} has values {}, expected {}"
         short = (shorten(each, _MAX_BRIEF) for each in (found, other))
         yield Difference(path, fact, text.format(path, found, other), text.format(path, *short))
+
+
+def _differing_elements(actual: Tensor, expected: Tensor, tolerance: float) -> list[int]:
+    """Return the numbers of the elements that differ in tensors of one shape and dtype."""
+    if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
+        return []  # Shape or dtype are the difference.
+    if tolerance == EXACT or not (expected.is_floating_point() or expected.is_complex()):
+        differ = (_bytes(actual) != _bytes(expected)).any(1)
+    else:
+        same = torch.isclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+        differ = ~same.flatten()
+    indices: list[int] = differ.nonzero().flatten().tolist()
+    return indices
 
 
 def _relation(actual: Tensor, expected: Tensor) -> str:
@@ -354,51 +358,27 @@ def _relation(actual: Tensor, expected: Tensor) -> str:
     return " (order)" if found != wanted and sorted(found) == sorted(wanted) else ""
 
 
-def _different_values(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[str, str]:
+def _describe_values(actual: Tensor, expected: Tensor, differing: list[int]) -> tuple[str, str]:
     """Return all values of two tensors as texts; of large tensors, the first that differ."""
     if expected.numel() <= MAX_VALUES:
         texts = str(actual.tolist()), str(expected.tolist())
         return texts if texts[0] != texts[1] else (_hexadecimal(actual), _hexadecimal(expected))
-    differing = _differing_elements(actual, expected, tolerance)
-    place = tuple(
-        int(each) for each in torch.unravel_index(torch.tensor(differing[0]), expected.shape)
-    )
+    place = [int(each) for each in torch.unravel_index(torch.tensor(differing[0]), expected.shape)]
     more = f" and {len(differing) - 1} others that differ" if len(differing) > 1 else ""
-    return f"[{actual[place].item()} at {list(place)}{more}]", f"[{expected[place].item()}]"
+    found, wanted = (each.flatten()[differing[0]].item() for each in (actual, expected))
+    return f"[{found} at {place}{more}]", f"[{wanted}]"
 
 
 def _hexadecimal(tensor: Tensor) -> str:
     """Return the bytes of the elements, which differ for NaN with different payloads."""
-    elements = _bytes(tensor).reshape(tensor.numel(), tensor.element_size()).flip(1)
-    return f"{tensor.tolist()} (0x{' 0x'.join(bytes(each).hex() for each in elements.tolist())})"
+    elements = _bytes(tensor).flip(1).tolist()
+    return f"{tensor.tolist()} (0x{' 0x'.join(bytes(each).hex() for each in elements)})"
 
 
 def _bytes(tensor: Tensor) -> Tensor:
-    return tensor.flatten().clone(memory_format=torch.contiguous_format).view(torch.uint8)
-
-
-def _is_close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:
-    if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
-        return True  # Shape or dtype are the difference.
-    if _is_exact(expected, tolerance):
-        return torch.equal(_bytes(actual), _bytes(expected))
-    return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
-def _differing_elements(actual: Tensor, expected: Tensor, tolerance: float) -> list[int]:
-    """Return the numbers of the elements that differ, in the flattened tensors."""
-    actual, expected = actual.flatten(), expected.flatten()
-    if _is_exact(expected, tolerance):
-        first, second = (_bytes(each).reshape(len(each), -1) for each in (actual, expected))
-        differ = (first != second).any(1)
-    else:
-        differ = ~torch.isclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-    indices: list[int] = differ.nonzero().flatten().tolist()
-    return indices
-
-
-def _is_exact(expected: Tensor, tolerance: float) -> bool:
-    return tolerance == EXACT or not (expected.is_floating_point() or expected.is_complex())
+    """Return the bytes of each element, a row for each."""
+    flat = tensor.flatten().clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8).reshape(tensor.numel(), tensor.element_size())
 
 
 def _structure_differences(

@@ -1,6 +1,7 @@
 """Laws of replicas: relations that must hold between a replica and its module."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -76,16 +77,11 @@ def first_names(objects: Mapping[str, object]) -> dict[str, str]:
 
 def replica_tensors(replica: nn.Module, source: nn.Module) -> dict[str, Tensor]:
     """Return the replica's copies of the parameters and buffers of ``source``, by name."""
-    return {name: _get_nested_attribute(replica, name) for name in named_tensors(source)}
-
-
-def _get_nested_attribute(module: nn.Module, dotted_name: str) -> Tensor:
-    value: Any = module
-    for attribute in dotted_name.split("."):
-        value = getattr(value, attribute)
-    if not isinstance(value, Tensor):
-        raise AssertionError(f"{dotted_name} of the replica is a {type(value).__name__}")
-    return value
+    copies = {name: attrgetter(name)(replica) for name in named_tensors(source)}
+    for name, copy in copies.items():
+        if not isinstance(copy, Tensor):
+            raise AssertionError(f"{name} of the replica is a {type(copy).__name__}")
+    return copies
 
 
 def keeps_attributes(module: nn.Module, before: Mapping[str, int], call: object) -> None:

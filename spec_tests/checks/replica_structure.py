@@ -48,14 +48,7 @@ def _module_pairs(
 def _module_structure(
     module: nn.Module, source: nn.Module, path: str, first_paths: dict[int, str]
 ) -> Named:
-    """Describe one module of a replica.
-
-    Args:
-        module: The replica's module.
-        source: The original module.
-        path: The path of both modules.
-        first_paths: The first path of each object, by id. New objects are added.
-    """
+    """Describe one module of a replica. ``first_paths`` has the first path of objects, by id."""
     tensors = {name: getattr(module, name, None) for name in source._parameters}
     buffers = dict(module._buffers)
     found = {path: module} | {

@@ -9,7 +9,7 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from spec_tests.machine.devices import Topology
     from spec_tests.machine.probes import Finding
 
-#: The modules that a run imports. pip installs all but torch with the extra ``suite``.
-MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy", "msgspec")
+#: The packages that a run imports. pip installs all but torch with the extra ``suite``.
+PACKAGES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy", "msgspec")
 EXTRA = (
     "remedy: pip install --find-links FOLDER 'torch-parallel-spec[suite]', where FOLDER has the "
     "wheel, and torch 2.11 or newer"
@@ -36,14 +36,9 @@ _WIDTH = 42
 Requirement = tuple[str, bool, str]
 
 
-def missing_modules() -> list[str]:
-    """Return the modules of `MODULES` that are not installed."""
-    return missing(MODULES)
-
-
-def missing(names: Iterable[str]) -> list[str]:
-    """Return the modules among ``names`` that are not installed."""
-    return [name for name in names if importlib.util.find_spec(name) is None]
+def missing_packages() -> list[str]:
+    """Return the packages of `PACKAGES` that are not installed."""
+    return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
 
 
 def main(options: argparse.Namespace) -> int:
@@ -70,7 +65,7 @@ def main(options: argparse.Namespace) -> int:
 
 def _try_devices(options: argparse.Namespace) -> int:
     from spec_tests import simulator
-    from spec_tests.machine.devices import MODULES, make_topology
+    from spec_tests.machine.devices import BACK_ENDS, make_topology
     from spec_tests.machine.input_files import in_one_line
 
     accelerator, modules, fault = options.accelerator, options.modules, options.fault
@@ -83,7 +78,7 @@ def _try_devices(options: argparse.Namespace) -> int:
         print(error)
         return 1
     try:
-        os.environ[MODULES] = ",".join(modules)  # Another process imports them, too.
+        os.environ[BACK_ENDS] = ",".join(modules)  # Another process imports them, too.
         topology = make_topology(accelerator, None)
     except Exception as error:  # the code of a back end may raise any error
         print(in_one_line(f"{type(error).__name__}: {error}"))
@@ -98,7 +93,7 @@ def _try_devices(options: argparse.Namespace) -> int:
 def _requirements() -> Iterator[Requirement]:
     """Yield each requirement of a run."""
     yield "python", sys.version_info >= (3, 11), sys.version.split()[0]
-    lacks = missing_modules()
+    lacks = missing_packages()
     yield "modules", not lacks, f"{', '.join(lacks)}; {EXTRA}" if lacks else "all installed"
     if "torch" not in lacks:
         yield from _torch_requirements()
@@ -155,7 +150,7 @@ def _print_clauses(topology: "Topology") -> int:
     offered = capabilities.find(topology)
     failed = 0
     for finding in offered.findings:
-        clause = device_clauses.known_clauses().get(finding.name)
+        clause = device_clauses.load().get(finding.name)
         if clause is not None:
             failed += not clause.feature and finding.state in ("missing", "wrong")
             print(f"{clause.id:<{_WIDTH}}{_format(clause, finding)}")

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spec_tests.data_parallel.life import violations
 from spec_tests.failure import SUITE, Failure
 from spec_tests.machine import clauses, input_files, register, verdict_file
 from spec_tests.machine.verdicts import TestVerdict
 
-#: The beginning of the clauses whose tests leave out violations that a register records.
-_LIVES = "data_parallel.life."
+#: The beginning of the clauses whose tests leave out violations that a register records, and that
+#: of the clauses with these violations.
+_LIVES, _DIVERGENCES = "data_parallel.life.", "divergences."
 _WITHOUT_LIVES = f"""\
 # The tests of {_LIVES[:-1]} have no record: they leave out violations that a register records.
 # Run them with this register, --clause {_LIVES[:-1]} --divergences FILE, and draft what fails.
@@ -40,29 +40,27 @@ def main(options: argparse.Namespace) -> int:
     tests: list[TestVerdict] = []
     for file in options.file:
         run, added = verdict_file.read_run(file)
-        _warn_of_draft(file, run, added, has_register=options.divergences is not None)
+        for text in _warnings(run, added, has_register=options.divergences is not None):
+            print(f"{file}: {text}", file=sys.stderr)
+            print(f"# {file}: {text}\n")
         tests += added
     sources = ", ".join(map(str, options.file))
     print(draft(tests, sources, options.kind, options.divergences))
     return 0
 
 
-def _warn_of_draft(
-    file: Path, run: Mapping[str, Any], tests: list[TestVerdict], *, has_register: bool
-) -> None:
-    """Print, also into the draft, which failures of a run the draft may lack."""
-    known = sum(test.verdict == "known" for test in tests)
-    examples = run.get("examples") or FEW_EXAMPLES
-    warnings = []
+def _warnings(
+    run: Mapping[str, Any], tests: Sequence[TestVerdict], *, has_register: bool
+) -> Iterator[str]:
+    """Yield which failures of a run the draft may lack."""
     if "incomplete" in run:
-        warnings.append(run["incomplete"])
+        yield run["incomplete"]
+    examples = run.get("examples") or FEW_EXAMPLES
     if examples < FEW_EXAMPLES:
-        warnings.append(f"{examples} examples a test: with more, a test may fail in another way")
-    if known and not has_register:
-        warnings.append(f"{known} known failures: --divergences REGISTER keeps their records")
-    for text in warnings:
-        print(f"{file}: {text}", file=sys.stderr)
-        print(f"# {file}: {text}\n")
+        yield f"{examples} examples a test: with more, a test may fail in another way"
+    recorded = sum(test.verdict == "known" for test in tests)
+    if recorded and not has_register:
+        yield f"{recorded} known failures: --divergences REGISTER keeps their records"
 
 
 def draft(
@@ -93,34 +91,36 @@ def draft(
     """
     last = {(test.test, test.clause): test for test in tests if test.clause}
     named = [*last.values()]
-    failed = [test for test in named if test.verdict == "fail" and not _passes(test)]
-    known_clauses = clauses.load(suite)
-    if unknown := {test.clause for test in failed} - known_clauses.keys():
+    judged = [test for test in named if test.verdict in ("fail", "known")]
+    failed = [test for test in judged if test.verdict == "fail" and not _passes(test)]
+    if unknown := {test.clause for test in failed} - clauses.load(suite).keys():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
     tables = {} if register_file is None else register.read_tables(register_file)
-    missing = {fact.name for test in named if (fact := _missing_name(test)) is not None}
-    lacks = sorted({*tables.pop("lacks", ()), *missing})
-    judged = [test for test in named if test.verdict in ("fail", "known")]
+    missing = (test for test in named if test.verdict == "not-offered")
+    names = {fact.name for test in missing for fact in _failure(test).facts}
+    lacks = sorted(names.union(tables.pop("lacks", ())))
     if register_file is not None and (repaired := _repaired(tables, register_file, judged, suite)):
         tables["repaired"] = repaired
     lists = {key: tables.pop(key, []) for key in ("drafted", "divergence")}
-    kept = {
+    left = {
         key: [record for entry in entries for record in _update(entry, judged, suite)]
         for key, entries in lists.items()
     }
-    old = [record for records in kept.values() for record in records]
-    failed = [test for test in failed if not any(_expects(record, test) for record in old)]
-    lives = [test for test in failed if test.clause.startswith(_LIVES)]
-    if not any(test.clause in violations.CLAUSES for test in failed):
+    old = [record for records in left.values() for record in records]
+    new = [test for test in failed if not any(_expects(record, test) for record in old)]
+    lives = [test for test in new if test.clause.startswith(_LIVES)]
+    if not any(test.clause.startswith(_DIVERGENCES) for test in new):
         lives = []
-    kept["drafted"] += _make_records(
-        [test for test in failed if test not in lives],
-        named,
-        kind,
-        _first_number(record for entries in lists.values() for record in entries),
+    numbers = (
+        int(entry["id"][2:])
+        for entries in lists.values()
+        for entry in entries
+        if re.fullmatch(r"X-\d+", entry["id"])
     )
-    first = {"lacks": lacks} if lacks else {}
-    text = _format_register({**first, **tables, **kept})
+    left["drafted"] += _make_records(
+        [test for test in new if test not in lives], named, kind, 1 + max(numbers, default=0)
+    )
+    text = _format_register({**({"lacks": lacks} if lacks else {}), **tables, **left})
     return f"{_WITHOUT_LIVES}\n{text}" if lives else text
 
 
@@ -138,13 +138,6 @@ def _repaired(
     passing = [test for test in judged if _passes(test)]
     passed = (name for name in inherited if any(_is_named_by(name, test) for test in passing))
     return list(dict.fromkeys([*tables.get("repaired", ()), *passed]))
-
-
-def _missing_name(test: TestVerdict) -> Any:
-    """Return the fact about the name that a test lacks; None for another test."""
-    if test.verdict != "not-offered" or test.failure is None:
-        return None
-    return test.failure.facts[0]
 
 
 def _update(
@@ -190,35 +183,20 @@ def _fails_otherwise(entry: Mapping[str, Any], test: TestVerdict) -> bool:
     """Return whether a test fails with facts that its record does not expect."""
     versions = entry.get("versions", "")
     applies = not versions or register.is_satisfied(versions)
-    is_judged = test.verdict == "fail" and not _passes(test)
-    return is_judged and applies and bool(entry.get("expects")) and not _has_facts(entry, test)
-
-
-def _has_facts(entry: Mapping[str, Any], test: TestVerdict) -> bool:
-    return _failure(test).is_expected(entry.get("expects", ()))
+    is_judged = test.verdict == "fail" and not _passes(test) and "expects" in entry
+    return is_judged and applies and not _failure(test).is_expected(entry["expects"])
 
 
 def _expects(entry: Mapping[str, Any], test: TestVerdict) -> bool:
     """Return whether a record, which may have been converted, expects the failure of a test."""
-    return any(_is_named_by(name, test) for name in entry["tests"]) and _has_facts(entry, test)
-
-
-def _first_number(records: Iterable[Mapping[str, Any]]) -> int:
-    numbers = [re.fullmatch(r"X-(\d+)", record["id"]) for record in records]
-    return 1 + max((int(number[1]) for number in numbers if number), default=0)
+    is_named = any(_is_named_by(name, test) for name in entry["tests"])
+    return is_named and _failure(test).is_expected(entry.get("expects", ()))
 
 
 def _make_records(
     failed: Iterable[TestVerdict], tests: Iterable[TestVerdict], kind: str, number: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a record for the tests of each function that fail alike.
-
-    Args:
-        failed: The failed tests.
-        tests: All tests of the run.
-        kind: The kind of the records.
-        number: The number of the first record.
-    """
+    """Yield a record for the tests of each function that fail alike, from X-``number`` on."""
     of_function: dict[str, set[str]] = defaultdict(set)
     for test in tests:
         of_function[_function(test)].add(_node_id(test))
@@ -255,7 +233,11 @@ def _format_register(tables: Mapping[str, Any]) -> str:
     inner = ("titles", "drafted", "divergence")
     parts = [_format_table({name: value for name, value in tables.items() if name not in inner})]
     if tables.get("drafted"):
-        lines = (f"    {_format_inline(record)},\n" for record in tables["drafted"])
+        records = (
+            ", ".join(f"{name} = {_format_line(value)}" for name, value in record.items())
+            for record in tables["drafted"]
+        )
+        lines = (f"    {{ {record} }},\n" for record in records)
         parts.append(f"{_DRAFTED}drafted = [\n{''.join(lines)}]\n")
     if "titles" in tables:
         parts.append(f"[titles]\n{_format_table(tables['titles'])}")
@@ -265,25 +247,18 @@ def _format_register(tables: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _format_inline(table: Mapping[str, Any]) -> str:
-    pairs = (f"{name} = {_format_line(value)}" for name, value in table.items())
-    return f"{{ {', '.join(pairs)} }}"
-
-
-def _format_table(table: Mapping[str, Any]) -> str:
-    return "".join(f"{name} = {_format(name, value)}\n" for name, value in table.items())
-
-
-def _format(name: str, value: str | Sequence[str]) -> str:
-    """Return a string or list as TOML, a long list on several lines."""
-    line = _format_line(value)
-    if isinstance(value, str) or len(f"{name} = {line}") <= _LINE:
-        return line
-    return "".join(["[\n", *(f"    {_format_line(entry)},\n" for entry in value), "]"])
+def _format_table(table: Mapping[str, str | Sequence[str]]) -> str:
+    """Return the lines of a table. A long list has several lines."""
+    lines = []
+    for name, value in table.items():
+        line = f"{name} = {_format_line(value)}"
+        if not isinstance(value, str) and len(line) > _LINE:
+            entries = (f"    {_format_line(entry)},\n" for entry in value)
+            line = f"{name} = [\n{''.join(entries)}]"
+        lines.append(f"{line}\n")
+    return "".join(lines)
 
 
 def _format_line(value: str | Sequence[str]) -> str:
     """Return a string or list as TOML. JSON strings are valid TOML, except for DEL."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return f"[{', '.join(map(_format_line, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

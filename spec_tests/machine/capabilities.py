@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from traceback import walk_tb
 from types import TracebackType
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from spec_tests.machine import device_clauses, probes
-from spec_tests.machine.devices import MODULES, Topology, not_run
+from spec_tests.machine.devices import BACK_ENDS, Topology, not_run
 from spec_tests.machine.probes import Finding
 
 #: The dtypes that strategies draw from, and others that tests use.
@@ -43,35 +43,9 @@ DTYPES = (
 _COPIED = {torch.uint16, torch.uint32, torch.uint64}
 
 
-def try_dtype(name: str, topology: Topology) -> None:
-    """Make, copy, add, multiply and differentiate tensors of the dtype with this name.
-
-    Raises:
-        AssertionError: a value differs from the CPU's.
-    """
-    ones = torch.ones(3, dtype=getattr(torch, name))
-    computed, expected = _results(ones.to(topology.device(0))), _results(ones)
-    if not all(map(torch.equal, (result.cpu() for result in computed), expected)):
-        raise AssertionError(f"wrong values of {ones.dtype}")
-
-
 def dtype_name(dtype: torch.dtype) -> str:
     """Return the name of ``dtype`` without ``torch.``."""
     return str(dtype).removeprefix("torch.")
-
-
-def _results(vector: Tensor) -> list[Tensor]:
-    """Return a copy of ``vector``, and sums and products if PyTorch computes in its dtype."""
-    results = [vector.clone()]
-    if vector.dtype not in _COPIED:
-        results.append((vector + torch.ones_like(vector)) * vector)
-    if vector.is_complex():
-        results.append(torch.view_as_real(vector).clone())
-    if vector.is_floating_point() or vector.is_complex():
-        results.append(vector[None] @ vector[:, None])
-        leaf = vector.clone().requires_grad_()
-        results += torch.autograd.grad(leaf * leaf, leaf, torch.ones_like(leaf))
-    return results
 
 
 #: The feature that tests of other features need.
@@ -113,16 +87,19 @@ class Capabilities:
         findings: The findings about clauses and dtypes.
         errors: The names of the missing features and dtypes, by the text of their errors.
         broken: The findings about clauses without a feature that are missing or wrong.
-        warnings: The first lines of the warnings that the back end shows.
     """
 
     topology: Topology
     features: frozenset[str]
     dtypes: tuple[torch.dtype, ...]
-    findings: tuple[Finding, ...]
-    errors: Mapping[str, str]
-    broken: tuple[Finding, ...]
-    warnings: frozenset[str]
+    findings: tuple[Finding, ...] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+    broken: tuple[Finding, ...] = ()
+
+    @property
+    def warnings(self) -> frozenset[str]:
+        """The first lines of the warnings that the back end shows."""
+        return frozenset(text for finding in self.findings for text in finding.warnings)
 
     def offers(self, name: str) -> bool:
         """Return whether ``name``, a feature or the name of a dtype, is offered."""
@@ -145,7 +122,7 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
     dtypes = {dtype_name(dtype): dtype for dtype in DTYPES}
     feature_of = {
         name: clause.feature
-        for name, clause in device_clauses.known_clauses().items()
+        for name, clause in device_clauses.load().items()
         if clause.feature not in without
     }
     tried = [name for name in (*dtypes, NEW_STREAMS) if name not in without]
@@ -163,9 +140,10 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
     errors |= {finding.text: finding.name for finding in reversed(of_dtypes) if finding.text}
     for finding in broken:  # A test that fails with this error is not excused.
         errors.pop(finding.text, None)
+    missing = {feature_of[finding.name] for finding in lacking}
     return Capabilities(
         topology,
-        frozenset(feature_of.values()) - {"", *(feature_of[finding.name] for finding in lacking)},
+        frozenset(feature_of.values()) - {"", *missing},
         tuple(
             dtype
             for name, dtype in dtypes.items()
@@ -174,7 +152,6 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
         (*findings, *of_dtypes),
         errors,
         tuple(broken),
-        frozenset(text for finding in (*findings, *of_dtypes) for text in finding.warnings),
     )
 
 
@@ -188,11 +165,32 @@ def _is_declared(dtype: torch.dtype, topology: Topology) -> bool:
 
 
 def try_basis(name: str, topology: Topology) -> None:
-    """Try a dtype, or create a stream: tests of other features need both."""
+    """Try a dtype, or create a stream: tests of other features need both.
+
+    Raises:
+        AssertionError: A value differs from the CPU's.
+    """
     if name == NEW_STREAMS:
         torch.Stream(topology.device(0))
-    else:
-        try_dtype(name, topology)
+        return
+    ones = torch.ones(3, dtype=getattr(torch, name))
+    computed, expected = _compute(ones.to(topology.device(0))), _compute(ones)
+    if not all(map(torch.equal, (result.cpu() for result in computed), expected)):
+        raise AssertionError(f"wrong values of {ones.dtype}")
+
+
+def _compute(vector: Tensor) -> list[Tensor]:
+    """Return a copy of ``vector``, and sums and products if PyTorch computes in its dtype."""
+    results = [vector.clone()]
+    if vector.dtype not in _COPIED:
+        results.append((vector + torch.ones_like(vector)) * vector)
+    if vector.is_complex():
+        results.append(torch.view_as_real(vector).clone())
+    if vector.is_floating_point() or vector.is_complex():
+        results.append(vector[None] @ vector[:, None])
+        leaf = vector.clone().requires_grad_()
+        results += torch.autograd.grad(leaf * leaf, leaf, torch.ones_like(leaf))
+    return results
 
 
 @dataclass(frozen=True)
@@ -211,7 +209,7 @@ class ClauseProbe:
         features = {*device_clauses.features()} - ({NEW_STREAMS} - {*self.basis})
         dtypes = tuple(dtype for dtype in DTYPES if dtype_name(dtype) in self.basis)
         before = [*_used]
-        use(Capabilities(topology, frozenset(features), dtypes, (), {}, (), frozenset()))
+        use(Capabilities(topology, frozenset(features), dtypes))
         try:
             device_clauses.run(name, topology)
         finally:
@@ -267,18 +265,10 @@ def require(name: str) -> None:
 def skip_missing(
     call: pytest.CallInfo[None], report: pytest.TestReport, target: str, tests: str = "spec_tests"
 ) -> bool:
-    """Skip a failed test whose error says that the devices lack a feature.
+    """Skip a failed test whose error says that the devices lack a feature; return whether it does.
 
-    The test fails nevertheless if the target itself uses the feature.
-
-    Args:
-        call: The call of a test.
-        report: The report of this call, which is changed.
-        target: The name of the target.
-        tests: The package of the test, if it is not the suite.
-
-    Returns:
-        Whether the test was skipped.
+    The test fails nevertheless if the target itself uses the feature. ``tests`` is the package of
+    the test.
     """
     if not report.failed or call.excinfo is None or not _used:
         return False
@@ -316,7 +306,7 @@ def _is_raised_by_tests(traceback: TracebackType | None, target: str, tests: str
 
 def _is_library(name: str) -> bool:
     """Return whether a module belongs to a library, or to a back end that is written in Python."""
-    back_ends = os.environ.get(MODULES, "").split(",")
+    back_ends = os.environ.get(BACK_ENDS, "").split(",")
     package = name.partition(".")[0]
     return package in _LIBRARIES or any(
         package == module.partition(".")[0] for module in back_ends

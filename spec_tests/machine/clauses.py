@@ -103,7 +103,7 @@ class Clause:
     @property
     def is_about_target(self) -> bool:
         """Whether another target may have another verdict."""
-        return not self.has_prefix("devices")
+        return not self.is_named_by("devices")
 
     @property
     def since(self) -> str:
@@ -117,13 +117,9 @@ class Clause:
         notes += [f"used by {self.users}"] if self.users else []
         return f"{self.says} ({'; '.join(notes)})" if notes else self.says
 
-    def has_prefix(self, prefix: str) -> bool:
-        """Return whether the id is ``prefix`` or begins with ``prefix`` and a dot."""
-        return f"{self.id}.".startswith(f"{prefix}.")
-
     def is_named_by(self, name: str) -> bool:
-        """Return whether ``name`` is the chapter, the id or a beginning of the id."""
-        return name == self.chapter or self.has_prefix(name)
+        """Return whether ``name`` is the chapter, the id, or whole words of its beginning."""
+        return name == self.chapter or f"{self.id}.".startswith(f"{name}.")
 
     def is_about(self, fact: Fact) -> bool:
         """Return whether the clause is about a fact."""
@@ -243,10 +239,10 @@ def _first_releases() -> dict[str, str]:
     return {name: release for release, names in tables.items() for name in names}
 
 
-def as_text(clauses: dict[str, Clause]) -> str:
+def as_text(clauses: Sequence[Clause]) -> str:
     """Return ids and statements of ``clauses`` by chapter, as plain text."""
     lines = []
-    for chapter, members in groupby(clauses.values(), key=lambda clause: clause.chapter):
+    for chapter, members in groupby(clauses, key=lambda clause: clause.chapter):
         lines.append(f"\n{chapter}\n{'=' * len(chapter)}")
         for clause in members:
             since = f"; since {clause.since}" if clause.since else ""
@@ -259,7 +255,7 @@ def count(number: int, noun: str = "clause") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def matching(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> list[str]:
+def matching(names: Iterable[str], specification: Mapping[str, Clause]) -> list[str]:
     """Return the ids of the clauses that one of ``names`` names, in the order of the clauses.
 
     ``comm.sc`` is the beginning of ``comm.scatter.slices``. The name of a chapter, or one that
@@ -268,35 +264,26 @@ def matching(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> list[
     """
     named: set[str] = set()
     for name in filter(None, names):
-        words = {each.id for each in known_clauses.values() if each.is_named_by(name)}
-        named |= words or {each for each in known_clauses if each.startswith(name)}
-    return [each for each in known_clauses if each in named]
+        words = {each.id for each in specification.values() if each.is_named_by(name)}
+        named |= words or {each for each in specification if each.startswith(name)}
+    return [each for each in specification if each in named]
 
 
-def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> str | None:
+def describe_unknown(names: Iterable[str], specification: Mapping[str, Clause]) -> str | None:
     """Return a sentence with the first name that names no clause, and with similar names.
 
     Return None if each name is a chapter or the beginning of an id.
     """
     for name in names:
-        if not matching([name], known_clauses):
-            return f"{name}: no clause has this name{hint(name, known_clauses)}"
+        if not matching([name], specification):
+            return f"{name}: no clause has this name{hint(name, specification)}"
     return None
 
 
 def hint(name: str, ids: Iterable[str]) -> str:
     """Return a question with a similar id or beginning of one; an empty text if there is none."""
-    known = beginnings(ids)
-    part, _, word = name.rpartition(".")
-    # comm.gather.refuses-none rather than comm.gather.joined for comm.gather.none
-    with_word = [
-        each for each in known if each.startswith(f"{part}.") and word in each[len(part) :]
-    ]
-    similar = get_close_matches(name, with_word or known, n=1, cutoff=0 if with_word else 0.6)
-    return f"; did you mean {similar[0]}?" if similar else ""
-
-
-def beginnings(ids: Iterable[str]) -> list[str]:
-    """Return all ids and their beginnings: ``comm``, ``comm.scatter``, ..."""
+    # All ids and their beginnings: comm, comm.scatter, ...
     words = [clause_id.split(".") for clause_id in ids]
-    return [*dict.fromkeys(".".join(w[: end + 1]) for w in words for end in range(len(w)))]
+    names = [*dict.fromkeys(".".join(w[: end + 1]) for w in words for end in range(len(w)))]
+    similar = get_close_matches(name, names, n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""

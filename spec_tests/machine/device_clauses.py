@@ -8,7 +8,6 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 
@@ -28,11 +27,10 @@ _FEW = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
-_Test = Callable[..., None]
 
 
 @cache
-def known_clauses() -> dict[str, Clause]:
+def load() -> dict[str, Clause]:
     """Return the clauses of the chapter by id."""
     found = clauses.load()
     return {name: clause for name, clause in found.items() if clause.chapter == _NAME}
@@ -40,34 +38,30 @@ def known_clauses() -> dict[str, Clause]:
 
 def features() -> tuple[str, ...]:
     """Return the optional features of devices. Each is the name of a set of clauses."""
-    return tuple(dict.fromkeys(c.feature for c in known_clauses().values() if c.feature))
+    return tuple(dict.fromkeys(c.feature for c in load().values() if c.feature))
 
 
 def run(name: str, topology: Topology) -> None:
     """Run the tests of the clause ``name`` with few examples."""
+    # Hypothesis has no public function that runs a decorated test with other settings.
+    attribute = "_hypothesis_internal_use_settings"
     for test in _tests()[name]:
-        _run_with_few_examples(test, topology)
+        before = getattr(test, attribute, None)
+        if before is not None:
+            setattr(test, attribute, _FEW)
+        try:
+            test(topology=topology)
+        finally:
+            if before is not None:
+                setattr(test, attribute, before)
 
 
 @cache
-def _tests() -> dict[str, list[_Test]]:
+def _tests() -> dict[str, list[Callable[..., None]]]:
     """Return the tests of each clause, in all files of the chapter."""
-    tests: dict[str, list[_Test]] = {}
+    tests: dict[str, list[Callable[..., None]]] = {}
     for module in pkgutil.iter_modules([str(SUITE / _NAME)], "spec_tests.devices."):
         for test in vars(importlib.import_module(module.name)).values():
             for mark in getattr(test, "pytestmark", ()):
                 tests.setdefault(mark.args[0], []).append(test)
     return tests
-
-
-def _run_with_few_examples(test: Any, topology: Topology) -> None:
-    # Hypothesis has no public function that runs a decorated test with other settings.
-    name = "_hypothesis_internal_use_settings"
-    before = getattr(test, name, None)
-    if before is not None:
-        setattr(test, name, _FEW)
-    try:
-        test(topology=topology)
-    finally:
-        if before is not None:
-            setattr(test, name, before)

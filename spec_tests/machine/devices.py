@@ -19,7 +19,7 @@ from spec_tests.simulator import build
 
 #: Environment variable: modules, separated by commas, that register a back end. Child processes of
 #: a test inherit it, and import these modules.
-MODULES = "SPEC_TESTS_MODULES"
+BACK_ENDS = "SPEC_TESTS_MODULES"
 #: The beginning of the text of a skip with the verdict not-run.
 NOT_RUN = "not-run: "
 #: The number of simulated devices.
@@ -123,7 +123,7 @@ def make_topology(
     Raises:
         pytest.UsageError: there is no such accelerator, or no such device.
     """
-    for name in filter(None, os.environ.get(MODULES, "").split(",")):
+    for name in filter(None, os.environ.get(BACK_ENDS, "").split(",")):
         importlib.import_module(name)
     if accelerator == "auto":
         current = torch.accelerator.current_accelerator(check_available=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.machine import capabilities, devices, probes, register
-from spec_tests.machine.devices import MODULES, Topology, make_topology, not_run
+from spec_tests.machine.devices import BACK_ENDS, Topology, make_topology, not_run
 from spec_tests.machine.options import (
     NO_REFERENCE,
     imported_plugins,
@@ -14,7 +14,7 @@ from spec_tests.machine.options import (
     suite_of,
     target_of,
 )
-from spec_tests.machine.target import PARTS, REFERENCE, Target, load_map
+from spec_tests.machine.target import REFERENCE, Target, load_map
 
 _TOPOLOGY = pytest.StashKey[Topology]()
 
@@ -23,7 +23,7 @@ def topology_of(config: pytest.Config) -> Topology:
     """Return the devices of the run. The first call enables the accelerator."""
     if _TOPOLOGY not in config.stash:
         devices.switch_off(config)
-        os.environ[MODULES] = ",".join(imported_plugins(config))
+        os.environ[BACK_ENDS] = ",".join(imported_plugins(config))
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         terminal = config.pluginmanager.get_plugin("terminalreporter")
         probes.say = terminal.write_line if terminal is not None else str
@@ -97,4 +97,4 @@ def baselines(request: pytest.FixtureRequest, oracle: Target) -> tuple[Target, .
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest, topology: Topology) -> Target:
     """The implementation under test."""
-    return Target(target_of(request.config), load_map(mapping_of(request.config), PARTS))
+    return Target(target_of(request.config), load_map(mapping_of(request.config)))

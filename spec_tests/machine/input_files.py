@@ -7,8 +7,6 @@ value has another shape, its key. Classes with annotations describe the shapes.
 import json
 import textwrap
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,17 +16,11 @@ import pytest
 _Kind = TypeVar("_Kind")
 
 
-class RefusedError(ValueError):
-    """The error of a file or folder that is not valid. The text is one line."""
+class RefusedError(pytest.UsageError, ValueError):  # type: ignore[misc]  # typed as final
+    """The error of a file or folder that is not valid. The text is one line.
 
-
-@contextmanager
-def usage_errors() -> Iterator[None]:
-    """Turn a `RefusedError` of the block into a UsageError. pytest prints only its text."""
-    try:
-        yield
-    except RefusedError as error:
-        raise pytest.UsageError(str(error)) from None
+    pytest prints only this text.
+    """
 
 
 def refuse(source: object, problem: object) -> RefusedError:
@@ -54,6 +46,14 @@ def read_text(path: Path) -> str:
         raise RefusedError(f"{path} cannot be read: {reason}") from None
 
 
+def write(path: Path, text: str) -> None:
+    """Write a file in UTF-8; raise a `RefusedError` if it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise RefusedError(str(error)) from None
+
+
 def read_toml(path: Path, kind: Any) -> dict[str, Any]:
     """Return the tables of a TOML file.
 
@@ -66,11 +66,7 @@ def read_toml(path: Path, kind: Any) -> dict[str, Any]:
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """Return the tables of a TOML text from the file ``source``.
-
-    Raises:
-        RefusedError: The text is not TOML.
-    """
+    """Return the tables of a TOML text from the file ``source``; else raise a `RefusedError`."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -78,11 +74,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
 
 
 def parse_json(text: str, source: str) -> Any:
-    """Return the value of a JSON text from the file ``source``.
-
-    Raises:
-        RefusedError: The text is not JSON.
-    """
+    """Return the value of a JSON text from the file ``source``; else raise a `RefusedError`."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

@@ -10,7 +10,7 @@ for all records that have none of their own.
 import functools
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -125,15 +125,14 @@ def read_tables(path: Path) -> dict[str, Any]:
     return input_files.read_toml(path, Tables)
 
 
-@input_files.usage_errors()
 def load(
-    path: Path, known_clauses: Mapping[str, Clause] | None = None, folder: Path = FOLDER
+    path: Path, specification: Mapping[str, Clause] | None = None, folder: Path = FOLDER
 ) -> list[Divergence]:
     """Return the records of a register, inherited ones first.
 
     Args:
         path: The register.
-        known_clauses: All clauses by id; None to accept records of any clause.
+        specification: All clauses by id; None to accept records of any clause.
         folder: The folder of the registers that may be inherited.
 
     Raises:
@@ -145,8 +144,11 @@ def load(
     own = [_parse_record({**default, **table}, path) for table in tables.get("divergence", [])]
     default |= {"kind": DRAFTED_KIND, "observed": "", "reason": "drafted, not examined"}
     own += [_parse_record({**default, **table}, path) for table in tables.get("drafted", [])]
-    if known_clauses is not None:
-        _require_clauses(own, known_clauses)
+    for record in own:
+        for name in record.clauses:
+            if specification is not None and name not in specification:
+                hint = clauses.hint(name, specification)
+                raise input_files.refuse(record.name, f"no clause has the name {name}{hint}")
     return [*inherited_records(tables, path, folder), *own]
 
 
@@ -167,12 +169,6 @@ def inherited_records(tables: Mapping[str, Any], path: Path, folder: Path) -> li
     return [
         replace(record, tests=tests) for record, tests in zip(records, left, strict=True) if tests
     ]
-
-
-def titles(path: Path) -> Mapping[str, str]:
-    """Return the titles of the divergences by id; empty if the register has none."""
-    found: dict[str, str] = read_tables(path).get("titles", {})
-    return found
 
 
 def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
@@ -200,7 +196,7 @@ def require_expects(records: Iterable[Divergence]) -> None:
 
 
 def assign_records(
-    items: Iterable[pytest.Item], records: Sequence[Divergence], root: Path, *, whole: bool
+    items: Iterable[pytest.Item], records: Iterable[Divergence], root: Path, *, whole: bool
 ) -> None:
     """Store, for each test, the records that expect its failure in the installed version.
 
@@ -214,25 +210,27 @@ def assign_records(
         pytest.UsageError: A record names a test that does not exist. Parameters are checked only
             with ``whole``.
     """
-    places: dict[str, list[int]] = {}
-    for place, record in enumerate(records):
+    records_of: dict[str, list[Divergence]] = {}
+    for record in records:
         for test in record.tests:
             if not is_defined(test, root):
                 command = f"parallel-conformance draft --divergences {record.file}"
                 raise _absent_test_error(
-                    record.name, test, f"`{command}` prints the register without it"
+                    record, test, f"`{command}` prints the register without it"
                 )
-            places.setdefault(test, []).append(place)
-    unused = {(record.name, test) for record in records for test in record.tests}
+            records_of.setdefault(test, []).append(record)
+    unused = {*records_of}
     for item in items:
-        names = _node_ids(item, root)
-        for place in sorted({place for name in names for place in places.get(name, ())}):
-            record = records[place]
-            unused -= {(record.name, name) for name in names}
-            if record.applies:
-                item.stash.setdefault(RECORDS, []).append(record)
+        # In an installed suite, the path in ``item.nodeid`` is relative to another folder.
+        _, _, inside = item.nodeid.partition("::")
+        name = f"{item.path.relative_to(root).as_posix()}::{inside}"
+        names = name, without_parameters(name)
+        unused.difference_update(names)
+        found = [record for name in names for record in records_of.get(name, ())]
+        item.stash[RECORDS] = [*dict.fromkeys(record for record in found if record.applies)]
     if whole and unused:
-        raise _absent_test_error(*min(unused), "remove it from the record")
+        test = min(unused)
+        raise _absent_test_error(records_of[test][0], test, "remove it from the record")
 
 
 def is_defined(test: str, root: Path) -> bool:
@@ -242,16 +240,8 @@ def is_defined(test: str, root: Path) -> bool:
     return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
 
 
-def _absent_test_error(record: str, test: str, remedy: str) -> pytest.UsageError:
-    return pytest.UsageError(f"{record} names a test that does not exist: {test}; {remedy}")
-
-
-def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
-    """Return the node id of a test relative to ``root``, with and without its parameters."""
-    # In an installed suite, the path in ``item.nodeid`` is relative to another folder.
-    _, _, inside = item.nodeid.partition("::")
-    name = f"{item.path.relative_to(root).as_posix()}::{inside}"
-    return name, without_parameters(name)
+def _absent_test_error(record: Divergence, test: str, remedy: str) -> pytest.UsageError:
+    return pytest.UsageError(f"{record.name} names a test that does not exist: {test}; {remedy}")
 
 
 def without_parameters(node_id: str) -> str:
@@ -259,15 +249,6 @@ def without_parameters(node_id: str) -> str:
     return node_id.partition("[")[0]
 
 
-def _require_clauses(records: Iterable[Divergence], known_clauses: Mapping[str, Clause]) -> None:
-    for record in records:
-        for name in record.clauses:
-            if name not in known_clauses:
-                hint = clauses.hint(name, known_clauses)
-                raise input_files.refuse(record.name, f"no clause has the name {name}{hint}")
-
-
-@input_files.usage_errors()
 def load_lacks(path: Path) -> list[str]:
     """Return the names that ``lacks`` declares: parts of the target, or names in parts.
 
@@ -282,7 +263,6 @@ def load_lacks(path: Path) -> list[str]:
     return names
 
 
-@input_files.usage_errors()
 def require_missing(names: Iterable[str], target: Target, path: Path) -> None:
     """Check that a target lacks the names that its register declares.
 
@@ -313,43 +293,30 @@ def path_of(target: str, divergences_option: str | None, folder: Path = FOLDER) 
 
 
 def _parse_versions(text: str) -> Requirement:
-    """Return the requirement.
-
-    Raises:
-        ValueError: ``text`` is not the name of a distribution with a specifier.
-    """
     try:
-        requirement = Requirement(text)
+        if (requirement := Requirement(text)).specifier:
+            return requirement
     except InvalidRequirement:
-        requirement = None
-    if requirement is None or not requirement.specifier:
-        raise ValueError(f"versions {text!r} is not like 'torch>=2.11'")
-    return requirement
+        pass
+    raise ValueError(f"versions {text!r} is not like 'torch>=2.11'")
 
 
 @functools.cache
-def of_reference(torch: str | None = None) -> tuple[Divergence, ...]:
-    """Return the records of torch.nn.parallel.
-
-    Args:
-        torch: The version of PyTorch; None for the installed one.
-    """
-    path = path_of(REFERENCE, None)
+def _of_reference(torch: str | None) -> tuple[Divergence, ...]:
+    """Return the records of torch.nn.parallel of a version of PyTorch; None: the installed one."""
     return tuple(
         record
-        for record in (load(path) if path else ())
+        for record in load(FOLDER / f"{REFERENCE}.toml")
         if not record.versions or is_satisfied(record.versions, torch)
     )
 
 
-@functools.cache
 def violated_by_reference(torch: str | None = None) -> frozenset[str]:
     """Return the clauses that torch.nn.parallel violates, from its register.
 
-    Args:
-        torch: The version of PyTorch; None for the installed one.
+    ``torch`` is the version of PyTorch; None for the installed one.
     """
-    return frozenset(name for record in of_reference(torch) for name in record.clauses)
+    return frozenset(name for record in _of_reference(torch) for name in record.clauses)
 
 
 def compare_with_reference(
@@ -364,17 +331,15 @@ def compare_with_reference(
     """
     if not violated_by_reference(torch).issuperset(names):
         return ""
-    records = [record for record in of_reference(torch) if not {*names}.isdisjoint(record.clauses)]
     if failure is None:
         return f"{REFERENCE} violates it; this run does not say whether in the same way"
+    records = [each for each in _of_reference(torch) if not {*names}.isdisjoint(each.clauses)]
     is_same = any(failure.is_expected(record.expects) for record in records)
     return f"{REFERENCE} violates it{', too' if is_same else ' in another way'}"
 
 
 def is_satisfied(text: str, installed: str | None = None) -> bool:
-    """Return whether the installed version of the distribution satisfies the requirement.
-
-    Another version may be given in place of the installed one.
+    """Return whether the installed version, or ``installed``, satisfies the requirement.
 
     A pre-release counts as its release, and a local version as its public version:
     ``2.16.0.dev20261120+cpu`` satisfies the same requirements as ``2.16.0``.

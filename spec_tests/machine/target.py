@@ -22,27 +22,31 @@ import pytest
 from spec_tests.failure import SUITE
 from spec_tests.machine import input_files
 
-#: For a part, or a name in a part: its place in the target.
-TargetMap = dict[str, str]
+#: The name of the implementation that the specification describes.
+REFERENCE = "torch.nn.parallel"
+#: For each part: the names that the submodule may have in a target, preferred names first.
+PARTS = {
+    "comm": ("comm",),
+    "functions": ("functions", "_functions"),
+    "scatter_gather": ("scatter_gather",),
+    "replicate": ("replicate",),
+    "parallel_apply": ("parallel_apply",),
+    "data_parallel": ("data_parallel",),
+}
 #: The shape of a file: for each part, its place or a table with the places of names.
 _SHAPE = dict[str, str | dict[str, str]]
 
 
-@input_files.usage_errors()
-def load_map(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
-    """Return the pairs in all values of ``--target-map``; a later value overrides an earlier one.
-
-    Args:
-        options: The values of ``--target-map``.
-        parts: The names of all parts.
+def load_map(options: Iterable[str]) -> dict[str, str]:
+    """Return the place of each part, or name in a part, that the values of ``--target-map`` name.
 
     Raises:
         pytest.UsageError: an option is neither pair nor file, or a part or place does not exist.
     """
     places = dict(pair for option in options for pair in map_pairs(option))
     for name, place in places.items():
-        if name.partition(".")[0] not in parts:
-            problem = f"unknown part; the parts are {', '.join(parts)}"
+        if name.partition(".")[0] not in PARTS:
+            problem = f"unknown part; the parts are {', '.join(PARTS)}"
             raise input_files.refuse(f"--target-map {name}", problem)
         try:
             resolve(place)
@@ -72,30 +76,13 @@ def map_pairs(option: str) -> Iterator[tuple[str, str]]:
     if equals:
         yield name, place
     elif os.path.isfile(option):  # Path.is_file raises an error for a long name
-        yield from _flatten(input_files.read_toml(Path(option), _SHAPE))
+        for part, value in input_files.read_toml(Path(option), _SHAPE).items():
+            if isinstance(value, str):
+                yield part, value
+            else:
+                yield from ((f"{part}.{name}", place) for name, place in value.items())
     else:
         raise pytest.UsageError(f"--target-map {option}: neither NAME=PLACE nor a file")
-
-
-def _flatten(tables: Mapping[str, str | Mapping[str, str]]) -> Iterator[tuple[str, str]]:
-    for part, value in tables.items():
-        if isinstance(value, str):
-            yield part, value
-        else:
-            yield from ((f"{part}.{name}", place) for name, place in value.items())
-
-
-#: The name of the implementation that the specification describes.
-REFERENCE = "torch.nn.parallel"
-#: For each part: the names that the submodule may have in a target, preferred names first.
-PARTS = {
-    "comm": ("comm",),
-    "functions": ("functions", "_functions"),
-    "scatter_gather": ("scatter_gather",),
-    "replicate": ("replicate",),
-    "parallel_apply": ("parallel_apply",),
-    "data_parallel": ("data_parallel",),
-}
 
 
 class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # typed as Any
@@ -237,11 +224,7 @@ def _import_first(package: str, candidates: tuple[str, ...]) -> ModuleType | Non
 
 
 def require_target(name: str, mapping: Iterable[str]) -> Target:
-    """Import all parts of a target, and return it.
-
-    Args:
-        name: The importable name of the target.
-        mapping: The values of ``--target-map``.
+    """Import all parts of a target, given the values of ``--target-map``, and return it.
 
     Raises:
         pytest.UsageError: A module cannot be imported, or the target has no part.
@@ -249,7 +232,7 @@ def require_target(name: str, mapping: Iterable[str]) -> Target:
     if not all(map(str.isidentifier, name.split("."))):
         raise pytest.UsageError(f"the target {name} is no module name, such as package.module")
     try:
-        target = Target(name, load_map(mapping, PARTS))
+        target = Target(name, load_map(mapping))
     except pytest.UsageError:
         raise
     except (Exception, SystemExit) as error:  # the code of a target may raise any error
@@ -267,13 +250,13 @@ def _describe(error: BaseException) -> str:
     """Return class, text, file and line of an error in the code of a target."""
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if _is_of_target(frame.filename)]
+    # Frames neither of Python's import system nor of the suite.
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen importlib")
+        and Path(frame.filename).parent.name != "importlib"
+        and SUITE not in Path(frame.filename).parents
+    ]
     place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
     return f"{type(error).__name__}: {error}{place}"
-
-
-def _is_of_target(file: str) -> bool:
-    """Return whether a file belongs neither to Python's import system nor to the suite."""
-    is_importlib = file.startswith("<frozen importlib") or Path(file).parent.name == "importlib"
-    return not is_importlib and SUITE not in Path(file).parents

@@ -6,7 +6,7 @@ import pytest
 
 from spec_tests.cli import doctor
 from spec_tests.cli.main import main
-from spec_tests.machine.devices import MODULES
+from spec_tests.machine.devices import BACK_ENDS
 
 
 def test_doctor_finds_nothing_missing_in_the_test_environment(capsys):
@@ -15,7 +15,7 @@ def test_doctor_finds_nothing_missing_in_the_test_environment(capsys):
 
 
 def test_doctor_names_missing_modules_and_the_remedy(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "MODULES", ("no_such_name", *doctor.MODULES))
+    monkeypatch.setattr(doctor, "PACKAGES", ("no_such_name", *doctor.PACKAGES))
     assert main(["doctor"]) == 1
     assert main(["run", "impl"]) == 1
     done = capsys.readouterr()
@@ -42,7 +42,7 @@ def test_doctor_names_what_the_simulator_lacks(monkeypatch, tmp_path, capsys, na
 def test_doctor_names_the_error_of_a_back_end_that_cannot_be_imported(
     monkeypatch, tmp_path, capsys, module
 ):
-    monkeypatch.setenv(MODULES, "")  # doctor sets it
+    monkeypatch.setenv(BACK_ENDS, "")  # doctor sets it
     (tmp_path / "broken.py").write_text("raise OSError('no\\nlibrary')")
     monkeypatch.syspath_prepend(tmp_path)
     assert main(["doctor", "--accelerator=sim", "-p", module]) == 1
@@ -63,9 +63,3 @@ def test_doctor_reports_an_old_torch(monkeypatch, capsys):
 def _doctor_output(capsys):
     main(["doctor"])
     return capsys.readouterr().out.splitlines()
-
-
-@pytest.mark.slow
-def test_doctor_shows_a_missing_feature_of_the_simulator(run_command):
-    done = run_command("doctor", "--without=sparse")
-    assert re.search(r"^devices\.operators\.sparse +missing ", done.stdout, re.MULTILINE)

@@ -12,7 +12,7 @@ import pytest
 
 from spec_tests.cli.main import main
 from spec_tests.machine import probes
-from spec_tests.machine.devices import MODULES
+from spec_tests.machine.devices import BACK_ENDS
 from spec_tests.machine.fork_server import ForkServer
 from spec_tests.machine.tests.small_suite import CLAUSES, CONFTEST, HEADER
 
@@ -117,7 +117,7 @@ def write_suite(pytester: pytest.Pytester) -> Callable[..., list[str]]:
 def _restored(sim: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Restore at the end of a test what a run of the suite sets for its process."""
     monkeypatch.setattr(probes, "say", probes.say)
-    monkeypatch.setenv(MODULES, os.environ.get(MODULES, ""))
+    monkeypatch.setenv(BACK_ENDS, os.environ.get(BACK_ENDS, ""))
     monkeypatch.setattr(gc, "freeze", lambda: None)
     monkeypatch.setattr(sys, "path", [*sys.path])
     numbers = (signal.SIGINT, signal.SIGTERM)

@@ -64,6 +64,18 @@ REFUSED = {
         "test_x: a.two is not its first clause, and needs `facts` in clauses.toml",
     ),
     "resume-without-a-file": (BOTH, ["--resume"], "--resume needs the file of --verdicts"),
+    "verdicts-of-another-format": (
+        BOTH,
+        ["--verdicts=test_it.py", "--resume"],
+        "test_it.py, line 1 is not JSON",
+    ),
+    "unknown-feature": (BOTH, ["--without=wings"], "sim has no feature 'wings'"),
+    "recorded-without-a-register": (
+        BOTH,
+        ["--recorded"],
+        "--recorded: the target has no register",
+    ),
+    "map-of-another-format": (BOTH, ["--target-map=test_it.py"], "test_it.py is not TOML"),
 }
 
 

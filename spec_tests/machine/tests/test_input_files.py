@@ -1,13 +1,12 @@
 """Files that users supply: the error for an invalid one is one line with the file and the key."""
 
-import functools
 import json
 
 import pytest
 
 from spec_tests.machine import clauses, register, verdict_file
 from spec_tests.machine.input_files import RefusedError
-from spec_tests.machine.target import PARTS, load_map
+from spec_tests.machine.target import load_map
 from spec_tests.reporting import published_runs
 
 REGISTER = """
@@ -39,16 +38,13 @@ VERDICT_LINE = '{"test": "t", "verdict": "fail", "clause": "a.b"}'
 
 def load_register(path):
     """Read a register with each function that reads registers; return the records."""
-    register.titles(path)
     register.load_lacks(path)
     return register.load(path)
 
 
 def load_target_map(path):
-    return load_map([str(path)], PARTS)
+    return load_map([str(path)])
 
-
-pytest_plugins = ["pytester"]
 
 #: For each kind of file: the function that reads it, and a valid text.
 READERS = {
@@ -112,26 +108,3 @@ def test_refusal_names_the_key_of_a_wrong_value(tmp_path, reader, old, new, prob
     read, text = READERS[reader]
     (tmp_path / "file").write_text(text.replace(old, new))
     assert problem in find_refusal(read, tmp_path / "file")
-
-
-@pytest.mark.parametrize("name", ["../base", "own"])
-def test_register_inherits_only_another_register_of_the_suite(tmp_path, name):
-    folder = tmp_path / "registers"
-    folder.mkdir()
-    (tmp_path / "base.toml").touch()
-    (folder / "own.toml").write_text(f"inherits = {json.dumps(name)}")
-    read = functools.partial(register.load, folder=folder)
-    assert "the suite has no other register" in find_refusal(read, folder / "own.toml")
-
-
-@pytest.mark.parametrize(
-    "options", [["--target-map=page.html"], ["--verdicts=page.html", "--resume"]], ids=" ".join
-)
-def test_run_with_a_file_of_html_is_refused_in_one_line(run_suite, pytester, options):
-    page = pytester.path / "page.html"
-    page.write_text("<html><script>alert(1)</script></html>")
-    result = run_suite("", *options)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    (line,) = filter(None, result.errlines)
-    assert line.startswith("ERROR: page.html")
-    assert page.read_text().startswith("<html>")
