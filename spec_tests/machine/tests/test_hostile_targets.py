@@ -104,15 +104,16 @@ def _describe(test):
     return (test.verdict, *((found.kind, found.fact_texts) if found else ()))
 
 
-#: A test that ends its process, one that never returns, and one that leaves an endless thread.
+#: A test that leaves an endless thread, one that never returns, and one that ends its process. The
+#: first one imports all modules, because the limit of the second one is short.
 ENDING = """
-@clause("a.one")
-def test_ends(target): os._exit(0)
-@clause("a.one")
-@pytest.mark.timeout(1)
-def test_hangs(target): {}
 @clause("a.two")
 def test_thread(target): threading.Thread(target=time.sleep, args=(1e6,)).start()
+@clause("a.one")
+@pytest.mark.timeout(5)
+def test_hangs(target): {}
+@clause("a.one")
+def test_ends(target): os._exit(0)
 """
 
 
@@ -131,7 +132,8 @@ def test_a_test_that_ends_its_process_or_hangs_is_a_failure_that_a_register_can_
     facts = {"ends": "process: ended", "hangs": "error: RuntimeError: other"}
     records = (RECORD.format(test=f"test_{name}", fact=fact) for name, fact in facts.items())
     pytester.path.joinpath("own.toml").write_text("".join(records))
-    options = "-n1", "--divergences=own.toml", f"--verdicts={path}"
+    # The run ends with the second worker.
+    options = "-n1", "--max-worker-restart=1", "--divergences=own.toml", f"--verdicts={path}"
     done = run_suite_in_new_process(HOSTILE + ENDING.format(hang), *options)
     assert "INTERNALERROR" not in done.stdout.str() + done.stderr.str()
     found = {each.test.partition("::test_")[2]: each for each in read(path)}
