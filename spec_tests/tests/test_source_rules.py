@@ -26,10 +26,9 @@ ORDER = (
     "checks",
     "oracle",
     "strategies",
-    "chapters",
     "reporting",
 )
-ORDER += ("conftest", "cli", "__init__", "tests")
+ORDER += ("conftest", "cli", "__init__", "chapters", "tests")
 SUITE = sorted((ROOT / "spec_tests").rglob("*.py"))
 
 
