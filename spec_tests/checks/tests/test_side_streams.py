@@ -25,7 +25,6 @@ def synchronous(topology, monkeypatch):
         lambda topology: side_streams.queued_arange(topology, 0, 3),
         lambda topology: side_streams.queued_copies(torch.ones(1)),
     ],
-    ids=["on_side_streams", "late_copies", "queued_arange", "queued_copies"],
 )
 def test_on_synchronous_devices_a_test_of_order_is_not_run(synchronous, topology, start):
     with pytest.raises(pytest.skip.Exception, match="no test shows the order of work"):

@@ -1,14 +1,11 @@
 """The programs that a run writes for its failures."""
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
 from spec_tests.machine.target import PARTS
-from spec_tests.machine.tests.fixtures import ROOT
+from spec_tests.machine.tests.fixtures import start_python
 
 pytestmark = pytest.mark.slow
 
@@ -61,23 +58,35 @@ def test_programs_of_all_drawn_calls_fail_as_the_tests_do(run_module, folder):
     assert int(counts[1]) >= len(programs)
 
 
+def run_python(folder, *arguments):
+    """Return the exit status and the output of Python."""
+    process = start_python(folder, *arguments)
+    printed, _ = process.communicate()
+    return process.returncode, printed
+
+
+def run_clause(folder, clause):
+    """Run a clause on the package ``broken``; return the program of its failure."""
+    options = "--accelerator=sim", f"--clause={clause}"
+    status, _ = run_python(folder, "-m", "spec_tests.cli", "run", "broken", *options)
+    assert status == 1
+    (program,) = (folder / "repro").glob("*.py")
+    return program
+
+
 def test_a_program_shows_expected_and_actual_result_and_passes_once_repaired(folder):
     wrong = "from torch.nn.parallel.comm import *\ndef scatter(*args, **kwargs):\n    return []\n"
     (folder / "broken" / "comm.py").write_text(wrong)
-    clause = "--clause=comm.scatter.even-chunks"
-    assert (
-        _python(folder, "-m", "spec_tests.cli", "run", "broken", "--accelerator=sim", clause) == 1
-    )
-    (program,) = (folder / "repro").glob("*.py")
+    program = run_clause(folder, "comm.scatter.even-chunks")
     assert program.name == "comm_scatter_even-chunks.py"
     text = program.read_text()
     assert "\n    count = 1\n" in text
     assert "target.comm.scatter(tensor, topology.take(count))" in text
-    output = []
-    assert _python(folder, program, output=output) == 1
-    assert "output[1] is [], expected [1]" in output[0]
+    status, printed = run_python(folder, program)
+    assert status == 1
+    assert "output[1] is [], expected [1]" in printed
     (folder / "broken" / "comm.py").write_text("from torch.nn.parallel.comm import *\n")
-    assert _python(folder, program) == 0
+    assert run_python(folder, program)[0] == 0
 
 
 #: A package whose scatter reads a chunk on a stream that waits for nothing.
@@ -95,23 +104,8 @@ def scatter(*args, **kwargs):
 
 def test_the_program_of_a_drawn_call_that_races_draws_again(folder):
     (folder / "broken" / "comm.py").write_text(RACING)
-    clause = "--clause=comm.scatter.slices"
-    output = []
-    _python(
-        folder, "-m", "spec_tests.cli", "run", "broken", "--accelerator=sim", clause, output=output
-    )
-    (program,) = (folder / "repro").glob("*.py")
+    program = run_clause(folder, "comm.scatter.slices")
     assert "is imported, because the failure shows no value of call" in program.read_text()
-    assert _python(folder, program, output=output) == 1
-    assert "race on" in output[-1]
-
-
-def _python(folder, *arguments, output=None):
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, *arguments]
-    done = subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, check=False
-    )
-    if output is not None:
-        output.append(done.stdout)
-    return done.returncode
+    status, printed = run_python(folder, program)
+    assert status == 1
+    assert "race on" in printed

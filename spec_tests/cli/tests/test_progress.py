@@ -4,8 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +14,9 @@ from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.cli.main import main
 from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import clauses, judge, verdict_file, verdicts
-from spec_tests.machine.tests.fixtures import ROOT
-from spec_tests.machine.verdicts import PROGRAM
+from spec_tests.machine import clauses, judge, verdict_file
+from spec_tests.machine.tests.fixtures import start_python
+from spec_tests.machine.verdicts import PROGRAM, tests_of
 from spec_tests.reporting import runs
 
 #: The module ``comm`` of a package whose scatter never returns, and ignores KeyboardInterrupt.
@@ -68,85 +66,57 @@ MISSING = _differs("output is None", Fact("output", "missing"))
 VALUES = _differs("output[0] has values [0]", Fact("output", "values"))
 GRADIENT = _differs("gradient is zero", Fact("gradient", "values (zero)"))
 BOTH = _differs("output is 1", Fact("output", "values"), Fact("gradient", "values"))
-TOO_FEW = Fact("error", "RuntimeError: chunk expects at least a")
-NO_DEVICE = Fact("error", "RuntimeError: Expected a device")
-STALE = Failure("stale-record", (Fact("register", "stale"),), "remove it")
-NOT_OFFERED = Failure("not-offered", (Fact("not offered", "comm.gather"),), "no comm.gather")
-SCALARS = "divergences.SG-4.scalars-are-copied"
-SUMMED = "divergences.SG-4.scalar-gradients-are-summed"
-#: For each case: failures of tests with the clauses of the test, and the lines at the end of the
-#: run without those of clauses.
-SUMMARIES = {
-    "those-of-the-reference-come-last": (
-        [(Failure("refused", (TOO_FEW,), "refused"), SCALARS), (DTYPE, SUMMED), (MISSING, ONE)],
-        [
-            "1 of 3 failed clauses pass in torch.nn.parallel:",
-            "FAIL 1 clause: output is None",
-            "torch.nn.parallel violates these, too:",
-            "FAIL 1 clause: output has another dtype",
-            "FAIL 1 clause: refused",
-        ],
-    ),
-    "not-offered": (
-        [(DTYPE, ONE), (NOT_OFFERED, "comm.gather.joined")],
-        [
-            "1 of 1 failed clauses pass in torch.nn.parallel (without not-offered ones):",
-            "FAIL 1 clause: output has another dtype",
-        ],
-    ),
-    "one-error": (
-        [
-            (Failure("refused", (NO_DEVICE,), "-1", "RuntimeError: -1"), ONE),
-            (Failure("differs", (NO_DEVICE,), "-1", "RuntimeError: -1"), "replicate.afresh"),
-        ],
-        [
-            "2 of 2 failed clauses pass in torch.nn.parallel:",
-            "FAIL 2 clauses: RuntimeError: -1",
-        ],
-    ),
-    "one-test": (
-        [(BOTH, "data_parallel.outputs", "data_parallel.gradients")],
-        ["2 of 2 failed clauses pass in torch.nn.parallel:", "FAIL 2 clauses: output is 1"],
-    ),
-    "record-out-of-date": (
-        [(STALE, ONE)],
-        [
-            "tests in the register pass; draft FILE --divergences REGISTER updates it:",
-            "FAIL 1 clause: remove it",
-        ],
-    ),
-}
+NO_DEVICE = (Fact("error", "RuntimeError: Expected a device"),)
+#: Six clauses, in alphabetical order.
+SIX = ["empty-dimension", "even-chunks", "refuses-scalars", "refuses-sparse", "surplus-devices"]
+SIX = [f"comm.scatter.{name}" for name in (*SIX, "zero-sizes")]
+#: Failures of tests, with the clauses of the test.
+FAILURES = [
+    (VALUES, ONE),
+    *((DTYPE, name) for name in SIX),
+    (Failure("refused", NO_DEVICE, "-1", "RuntimeError: -1"), "functions.gather.joined"),
+    (Failure("differs", NO_DEVICE, "-1", "RuntimeError: -1"), "replicate.afresh"),
+    (BOTH, "data_parallel.outputs", "data_parallel.gradients"),
+    (MISSING, "divergences.SG-4.scalars-are-copied"),
+    (Failure("not-offered", (Fact("not offered", "comm.gather"),), "-"), "comm.gather.joined"),
+    (Failure("stale-record", (Fact("register", "stale"),), "remove it"), "comm.gather.always-new"),
+]
 
 
-def _summary(failures, reports):
-    return failures.summary([test for each in reports for test in verdicts.tests_of(each)])
-
-
-@pytest.mark.parametrize(("found", "lines"), SUMMARIES.values(), ids=SUMMARIES)
-def test_the_end_of_a_run_lists_the_causes_of_failures(found, lines):
-    printed = _summary(Failures(COMMAND), [_failure(*each) for each in found])
-    assert [line for line in printed if not line.startswith("  ")] == lines
-
-
-def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is_first():
-    failures = Failures(COMMAND)
-    names = ["even-chunks", "empty-dimension", "surplus-devices", "zero-sizes", "refuses-sparse"]
-    names = [f"comm.scatter.{name}" for name in (*names, "refuses-scalars")]
-    reports = [_failure(VALUES), *(_failure(DTYPE, name) for name in names)]
-    for report in reports:
-        report.user_properties.append((PROGRAM, "print(1)"))
-        printed = failures.add(report)
-        assert printed[0].startswith("FAIL comm.scatter.")
-        assert not failures.add(report)
-    assert printed[0] == f"FAIL {names[-1]}  a.py::test_it[1]"
-    assert _summary(failures, reports) == [
-        "7 of 7 failed clauses pass in torch.nn.parallel:",
+def test_the_end_of_a_run_lists_the_causes_of_failures_the_most_frequent_first():
+    reports = [_failure(*each) for each in FAILURES]
+    lines = Failures(COMMAND).summary([test for each in reports for test in tests_of(each)])
+    assert lines == [
+        "tests in the register pass; draft FILE --divergences REGISTER updates it:",
+        "FAIL 1 clause: remove it",
+        "  comm.gather.always-new",
+        "11 of 12 failed clauses pass in torch.nn.parallel (without not-offered ones):",
         "FAIL 6 clauses: output has another dtype",
-        *(f"  {name}  python repro/{name.replace('.', '_')}.py" for name in sorted(names)[:5]),
+        *(f"  {name}" for name in SIX[:5]),
         "  and 1 more clause",
+        "FAIL 2 clauses: output is 1",
+        "  data_parallel.gradients",
+        "  data_parallel.outputs",
+        "FAIL 2 clauses: RuntimeError: -1",
+        "  functions.gather.joined",
+        "  replicate.afresh",
         "FAIL 1 clause: output[0] has values [0]",
-        "  comm.scatter.slices  python repro/comm_scatter_slices.py",
+        "  comm.scatter.slices",
+        "torch.nn.parallel violates these, too:",
+        "FAIL 1 clause: output is None",
+        "  divergences.SG-4.scalars-are-copied",
     ]
+
+
+def test_the_first_failure_of_a_clause_is_printed_and_has_a_program():
+    failures = Failures(COMMAND)
+    for name in SIX:
+        report = _failure(DTYPE, name, **{PROGRAM: "print(1)"})
+        assert failures.add(report)[0] == f"FAIL {name}  a.py::test_it[1]"
+        assert not failures.add(report)
+    assert failures.summary(tests_of(report))[-1] == (
+        "  comm.scatter.zero-sizes  python repro/comm_scatter_zero-sizes.py"
+    )
     assert Path("repro/comm_scatter_zero-sizes.py").read_text().endswith("\nprint(1)")
 
 
@@ -204,22 +174,11 @@ def test_a_line_of_progress_follows_a_hundred_tests():
     assert [line.partition(" tests")[0] for line in lines] == ["100 of 200"]
 
 
-def start_command(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "spec_tests.cli", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
 def start_run(comm, *options):
     """Run the suite on torch.nn.parallel with another module ``comm``."""
     Path("comm.py").write_text(comm)
     run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
-    return start_command(*run, *options)
+    return start_python(Path.cwd(), "-m", "spec_tests.cli", *run, *options)
 
 
 #: A clause that `HANGING_COMM` violates, and one that it does not.
@@ -253,7 +212,7 @@ def test_the_first_failure_ends_a_run_with_x_also_if_a_test_ends_its_process():
 
 @pytest.mark.slow
 def test_a_closed_pipe_prints_no_traceback():
-    process = start_command("clauses")
+    process = start_python(Path.cwd(), "-m", "spec_tests.cli", "clauses")
     assert process.stdout.readline()
     process.stdout.close()
     assert process.wait(timeout=60) == -signal.SIGPIPE

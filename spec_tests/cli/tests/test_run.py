@@ -1,15 +1,13 @@
 """The command ``run``: output, files and exit status in an empty folder."""
 
-import os
 import re
 import shlex
-import subprocess
 import sys
 
 import pytest
 
 from spec_tests.machine import clauses
-from spec_tests.machine.tests.fixtures import ROOT
+from spec_tests.machine.tests.fixtures import start_python
 
 ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
 #: pytest-benchmark writes a folder of its own.
@@ -75,13 +73,14 @@ def test_the_command_after_repeat_runs_the_test_again(run_command):
     ],
     ids=["command", "pytest"],
 )
-def test_a_run_writes_only_programs_into_the_current_folder(tmp_path, command, written):
+def test_a_run_writes_only_programs_into_the_current_folder(
+    tmp_path, monkeypatch, command, written
+):
     # Not in the fork server, which places the examples of Hypothesis in this folder.
-    command = [sys.executable, "-m", *command, *ONE_CLAUSE]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment.pop("HYPOTHESIS_STORAGE_DIRECTORY", None)
-    done = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
-    assert done.returncode == 1
+    monkeypatch.delenv("HYPOTHESIS_STORAGE_DIRECTORY", raising=False)
+    process = start_python(tmp_path, "-m", *command, *ONE_CLAUSE)
+    process.communicate()
+    assert process.returncode == 1
     files = {path.name for path in tmp_path.iterdir()} - {".pytest_cache"}
     assert files == {"wrong", *written}
 

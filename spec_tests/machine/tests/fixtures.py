@@ -22,6 +22,19 @@ HOME = Path.home()
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
+def start_python(folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    """Start ``python *arguments`` in a folder and a new session, with the suite on its path."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
     """Yield a server that runs ``python -m MODULE`` in forked processes with torch imported."""
@@ -34,9 +47,10 @@ def fork_server() -> Iterator[ForkServer]:
 def run_module(fork_server: ForkServer, tmp_path: Path) -> Command:
     """Return a function that runs ``python -m MODULE ...`` in the folder ``tmp_path``."""
 
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return fork_server.run(*command, cwd=tmp_path, env=env)
+    def run(*command: str, folder: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+        # pytester changes HOME. The compiled simulator is in a cache below the real home folder.
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(HOME)}
+        return fork_server.run(*command, cwd=folder, env=env)
 
     return run
 
@@ -83,16 +97,12 @@ def write_package(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def run_pytest(
-    pytester: pytest.Pytester, fork_server: ForkServer
-) -> Callable[..., pytest.RunResult]:
+def run_pytest(pytester: pytest.Pytester, run_module: Command) -> Callable[..., pytest.RunResult]:
     """Return a function that runs pytest in pytester's folder, and returns what pytester does."""
 
     def run(*options: str) -> pytest.RunResult:
-        # pytester changes HOME. The compiled simulator is in a cache below the real home folder.
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(HOME)}
         command = ["pytest", "-p", "no:cacheprovider", *options]
-        done = fork_server.run(*command, cwd=pytester.path, env=env)
+        done = run_module(*command, folder=pytester.path)
         lines = done.stdout.splitlines(), done.stderr.splitlines()
         return pytest.RunResult(done.returncode, *lines, duration=0)
 

@@ -19,63 +19,41 @@ def test_two({fixtures}): pass
 """
 ONE_TEST = "@clause('a.one')\ndef test_one(): pass"
 BOTH = TWO_TESTS.format(one="True", two="pass")
-#: For each case: a suite, options, and the error that refuses it.
-REFUSED = {
-    "no-clause": ("def test_x(): pass", [], "test_x names no clause"),
+ONLY_COMPARED = "clauses tested only by comparison with torch.nn.parallel: a.two"
+NO_TEST = "clauses without a test: a.two"
+#: For each case: a suite, and the error that refuses it.
+WRONG_SUITES = {
+    "no-clause": ("def test_x(): pass", "test_x names no clause"),
     "unknown-clause": (
         "@clause('a.three')\ndef test_x(): pass",
-        [],
         "names the unknown clause a.three",
     ),
-    "clause-without-a-test": (ONE_TEST, [], "clauses without a test: a.two"),
-    "selected-clause-without-a-test": (
-        ONE_TEST,
-        ["--clause=a.two"],
-        "clauses without a test: a.two",
-    ),
-    "second-selected-clause-without-a-test": (
-        ONE_TEST,
-        ["--clause=a.one", "--clause=a.two"],
-        "clauses without a test: a.two",
-    ),
-    "only-compared": (
-        FIXTURES_OF_TWO.format(fixtures="target, reference"),
-        [],
-        "clauses tested only by comparison with torch.nn.parallel: a.two",
-    ),
-    "only-the-reference": (
-        FIXTURES_OF_TWO.format(fixtures="reference"),
-        [],
-        "clauses tested only by comparison with torch.nn.parallel: a.two",
-    ),
+    "clause-without-a-test": (ONE_TEST, NO_TEST),
+    "only-compared": (FIXTURES_OF_TWO.format(fixtures="target, reference"), ONLY_COMPARED),
+    "only-the-reference": (FIXTURES_OF_TWO.format(fixtures="reference"), ONLY_COMPARED),
     "id-not-a-literal": (
         BOTH.replace('"a.two"', '"a." + "two"'),
-        [],
         "test_two: its file does not contain the id a.two",
-    ),
-    "unknown-selected-clause": (
-        BOTH,
-        ["--clause=a.tx"],
-        "--clause a.tx: no clause has this name",
     ),
     "no-facts": (
         "@clause('a.one')\n@clause('a.two')\ndef test_x(): pass",
-        [],
         "test_x: a.two is not its first clause, and needs `facts` in clauses.toml",
     ),
-    "resume-without-a-file": (BOTH, ["--resume"], "--resume needs the file of --verdicts"),
-    "verdicts-of-another-format": (
-        BOTH,
-        ["--verdicts=test_it.py", "--resume"],
-        "test_it.py, line 1 is not JSON",
-    ),
-    "unknown-feature": (BOTH, ["--without=wings"], "sim has no feature 'wings'"),
-    "recorded-without-a-register": (
-        BOTH,
-        ["--recorded"],
-        "--recorded: the target has no register",
-    ),
-    "map-of-another-format": (BOTH, ["--target-map=test_it.py"], "test_it.py is not TOML"),
+}
+#: For each list of options: the error that refuses it.
+WRONG_OPTIONS = {
+    "--clause=a.tx": "--clause a.tx: no clause has this name",
+    "--resume": "--resume needs the file of --verdicts",
+    "--verdicts=test_it.py --resume": "test_it.py, line 1 is not JSON",
+    "--target-map=test_it.py": "test_it.py is not TOML",
+    "--without=wings": "sim has no feature 'wings'",
+    "--recorded": "--recorded: the target has no register",
+}
+REFUSED = {
+    **{name: (body, [], error) for name, (body, error) in WRONG_SUITES.items()},
+    **{options: (BOTH, options.split(), error) for options, error in WRONG_OPTIONS.items()},
+    "selected-clause": (ONE_TEST, ["--clause=a.two"], NO_TEST),
+    "second-selected-clause": (ONE_TEST, ["--clause=a.one", "--clause=a.two"], NO_TEST),
 }
 
 

@@ -60,18 +60,7 @@ def send_without_devices(sender, probe, names, topology):
 
 
 def test_a_probe_that_ends_its_process_is_missing_and_the_others_are_tried():
-    names = [
-        "aborts",
-        "works",
-        "exits",
-        "raises",
-        "is wrong",
-        "is flaky",
-        "lacks",
-        "needs more",
-        "warns",
-    ]
-    assert probes.find_all(probe, names, DEVICES) == [
+    expected = [
         Finding("aborts", "missing", "ends the process (SIGABRT)"),
         Finding("works", "there"),
         Finding("exits", "missing", "ends the process (status 3)"),
@@ -82,6 +71,7 @@ def test_a_probe_that_ends_its_process_is_missing_and_the_others_are_tried():
         Finding("needs more", "not-run", "not-run: needs 2 devices"),
         Finding("warns", "there", "", ("slow",)),
     ]
+    assert probes.find_all(probe, [each.name for each in expected], DEVICES) == expected
 
 
 def test_devices_for_a_single_process_are_tried_in_this_process(monkeypatch):
