@@ -49,9 +49,11 @@ class BarrierBackend:
         """Return a function that runs ``graph``."""
         from torch._dynamo.backends.common import aot_autograd  # The import takes seconds.
 
-        return aot_autograd(fw_compiler=_compile_forward, bw_compiler=self._compile_backward)(
-            graph, inputs
+        compile_graph = aot_autograd(
+            fw_compiler=lambda graph, inputs: _box(graph.forward),
+            bw_compiler=self._compile_backward,
         )
+        return compile_graph(graph, inputs)
 
     def _compile_backward(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         def run(*args: Any) -> Any:
@@ -60,10 +62,6 @@ class BarrierBackend:
             return graph.forward(*args)
 
         return _box(run)
-
-
-def _compile_forward(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-    return _box(graph.forward)
 
 
 def _box(run: Callable[..., Any]) -> Any:

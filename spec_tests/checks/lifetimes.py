@@ -4,6 +4,7 @@ The garbage collector is off, so that objects in reference cycles are found, too
 """
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -24,35 +25,35 @@ def leaked_objects(call: Call, target: Target, topology: Topology) -> list[str]:
     Raises:
         Exception: the error of the call.
     """
-    with disable_gc():
-        return _paths_alive(_references_of_call(call, target, topology), topology)
+
+    def run() -> _References:
+        inputs = call.inputs(topology)
+        return references(inputs, "inputs") | references(call.run(target, inputs), "result")
+
+    return _paths_alive(run, topology)
 
 
 def objects_leaked_by_error(call: Call, target: Target, topology: Topology) -> list[str]:
     """Return the paths of arguments that are alive after a call that raises."""
+
+    def run() -> _References:
+        inputs = call.inputs(topology)
+        watched = references(inputs, "inputs")
+        try:
+            call.run(target, inputs)
+        except Exception:
+            return watched
+        fact = Fact("error", "missing")
+        raise failed(Failure("accepted", (fact,), "no error was raised", call=repr(call)))
+
+    return _paths_alive(run, topology)
+
+
+def _paths_alive(run: Callable[[], _References], topology: Topology) -> list[str]:
     with disable_gc():
-        return _paths_alive(_references_of_error(call, target, topology), topology)
-
-
-def _references_of_call(call: Call, target: Target, topology: Topology) -> _References:
-    inputs = call.inputs(topology)
-    return references(inputs, "inputs") | references(call.run(target, inputs), "result")
-
-
-def _references_of_error(call: Call, target: Target, topology: Topology) -> _References:
-    inputs = call.inputs(topology)
-    watched = references(inputs, "inputs")
-    try:
-        call.run(target, inputs)
-    except Exception:
-        return watched
-    fact = Fact("error", "missing")
-    raise failed(Failure("accepted", (fact,), "no error was raised", call=repr(call)))
-
-
-def _paths_alive(watched: _References, topology: Topology) -> list[str]:
-    topology.synchronize()  # A queued copy may keep its source alive.
-    return [path for path, reference in watched.items() if reference() is not None]
+        watched = run()
+        topology.synchronize()  # A queued copy may keep its source alive.
+        return [path for path, reference in watched.items() if reference() is not None]
 
 
 def references(value: object, path: str) -> _References:

@@ -1,7 +1,6 @@
 """Checks that a refused call raises an error with a given text and changes no input."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from spec_tests import checks
 from spec_tests.checks.outcome import Call, Raised, observe
@@ -28,19 +27,13 @@ def refused(
             device type in capital letters, ``{ordinals[0]}`` by the ordinal of the first device.
     """
     __tracebackhide__ = True
-    result = _observe_with_unchanged_inputs(call, target, topology)
+    outcome = observe(call, target, topology, gradients=False)
+    unchanged = call.inputs(topology)
+    checks.same(outcome.inputs, snapshot(unchanged, unchanged), call, place="input")
+    result = outcome.result
     names = {"KIND": topology.accelerator.upper(), "ordinals": topology.ordinals}
     parts = [part.format(**names) for part in ([text] if isinstance(text, str) else text)]
     if isinstance(text, str) or getattr(result, "kind", "") != error.__name__:
         checks.same(result, Raised(error.__name__, " … ".join(parts)), call)
     else:
         checks.contains(result.text, parts, call)
-
-
-def _observe_with_unchanged_inputs(call: Call, target: Target, topology: Topology) -> Any:
-    """Return the result or `Raised` of ``call``. Fail if the call has changed an input."""
-    __tracebackhide__ = True
-    outcome = observe(call, target, topology, gradients=False)
-    unchanged = call.inputs(topology)
-    checks.same(outcome.inputs, snapshot(unchanged, unchanged), call, place="input")
-    return outcome.result

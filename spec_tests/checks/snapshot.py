@@ -121,19 +121,15 @@ def _tensor_snapshot(tensor: Tensor, input_paths: _InputPaths, strides: bool) ->
         "aliasing": input_paths.aliasing_of(tensor),
     }
     if strides and tensor.layout is torch.strided:
-        facts["strides"] = _used_strides(tensor)
+        # The stride of a dimension with fewer than two elements has no effect, so it is None.
+        is_used = (size > 1 and tensor.numel() > 0 for size in tensor.shape)
+        pairs = zip(is_used, tensor.stride(), strict=True)
+        facts["strides"] = tuple(stride if used else None for used, stride in pairs)
     plain = tensor.detach()
     if tensor.layout is not torch.strided:
         facts["coalesced"] = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
         plain = plain.to_dense()
     return TensorSnapshot(plain.cpu().resolve_conj().resolve_neg().clone(), facts)
-
-
-def _used_strides(tensor: Tensor) -> tuple[int | None, ...]:
-    # The stride of a dimension with fewer than two elements has no effect, so it is None.
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    used = tensor.numel() > 0
-    return tuple(stride if used and size > 1 else None for size, stride in pairs)
 
 
 def _class_name(cls: type) -> str:

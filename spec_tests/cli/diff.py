@@ -36,12 +36,11 @@ def main(options: argparse.Namespace) -> int:
     if gone := sum(kind == GONE for kind, *_ in changed):
         print(f"{GONE:<15} {gone} clauses that the new run does not decide (--to lists them)")
     count = sum(kind == REGRESSION for kind, *_ in changed)
-    total = (
-        f"{count} regressions, {len(changed) - count} other changes, {len(new.verdicts)} clauses"
-    )
+    others, number = len(changed) - count, len(new.verdicts)
+    total = f"{count} regressions, {others} other changes, {number} clauses"
     print(total)
-    head = ("change", "clause", old.label, new.label)
     if options.to:
+        head = ("change", "clause", old.label, new.label)
         lines = ["# Changed clauses", "", total, "", *format_table(head, changed), ""]
         input_files.write(options.to, "\n".join(lines))
     return int(bool(count))

@@ -153,7 +153,7 @@ def _print_clauses(topology: "Topology") -> int:
         clause = device_clauses.load().get(finding.name)
         if clause is not None:
             failed += not clause.feature and finding.state in ("missing", "wrong")
-            print(f"{clause.id:<{_WIDTH}}{_format(clause, finding)}")
+            print(f"{clause.id:<{_WIDTH}}{_describe(clause, finding)}")
         elif finding.text:
             print(f"{f'dtype {finding.name}':<{_WIDTH}}fails    {finding.text[:_MAX_TEXT]}")
     print(f"{'dtypes':<{_WIDTH}}{', '.join(map(dtype_name, offered.dtypes)) or 'none'}")
@@ -163,12 +163,11 @@ def _print_clauses(topology: "Topology") -> int:
     return int(bool(failed))
 
 
-def _format(clause: "Clause", finding: "Finding") -> str:
+def _describe(clause: "Clause", finding: "Finding") -> str:
     """Return the state and, if the clause is violated, the error, the clause and its users."""
     if not finding.text:
         return finding.state
     need = f"optional, feature {clause.feature}; used" if clause.feature else "needed"
-    text = finding.text.removeprefix("not-run: ")
-    lines = [f"{finding.state:<9}{text[:_MAX_TEXT]}", clause.says]
-    lines += [f"{need} by {clause.users}"]
+    error = finding.text.removeprefix("not-run: ")[:_MAX_TEXT]
+    lines = f"{finding.state:<9}{error}", clause.says, f"{need} by {clause.users}"
     return f"\n{'':<{_WIDTH}}".join(lines)

@@ -89,8 +89,6 @@ def _pytest_arguments(options: argparse.Namespace) -> list[str]:
         *settings,
         *output,
         *_forwarded_options(options),
-        *(["--resume"] if options.resume else []),
-        *(f"--clause={name}" for name in options.clause),
         *_worker_options(options),
         *options.pytest,
     ]
@@ -108,12 +106,11 @@ def _worker_options(options: argparse.Namespace) -> list[str]:
 
 
 def _forwarded_options(options: argparse.Namespace) -> list[str]:
-    """Return the options of pytest for those of the command, except --resume and --clause."""
+    """Return the options of pytest for those of the command."""
     arguments = [f"--target={options.target}"]
     for name in SHARED:
-        if name in ("--resume", "--clause"):
-            continue
         value = getattr(options, name[2:].replace("-", "_"))
         values = value if isinstance(value, list) else [value]
-        arguments += [f"{name}={value}" for value in values if value is not None]
+        given = [each for each in values if each not in (None, False)]
+        arguments += [name if each is True else f"{name}={each}" for each in given]
     return arguments + [f"-p{module}" for module in options.modules]

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from traceback import walk_tb
-from types import TracebackType
 
 import pytest
 import torch
@@ -294,23 +293,17 @@ def find_missing(
         missing: str | None = operator[1]
     else:
         missing = offered.errors.get(text)
-    return missing if _is_raised_by_tests(error.__traceback__, target, tests) else None
-
-
-def _is_raised_by_tests(traceback: TracebackType | None, target: str, tests: str) -> bool:
-    """Return whether the innermost frame outside the libraries is one of tests or suite."""
-    names = [str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(traceback)]
-    own = [name for name in names if _is_below(name, target) or not _is_library(name)]
-    return bool(own) and any(_is_below(own[-1], name) for name in ("spec_tests", tests))
-
-
-def _is_library(name: str) -> bool:
-    """Return whether a module belongs to a library, or to a back end that is written in Python."""
-    back_ends = os.environ.get(BACK_ENDS, "").split(",")
-    package = name.partition(".")[0]
-    return package in _LIBRARIES or any(
-        package == module.partition(".")[0] for module in back_ends
-    )
+    # The innermost frame outside the libraries, and back ends that are written in Python.
+    back_ends = (each.partition(".")[0] for each in os.environ.get(BACK_ENDS, "").split(","))
+    libraries = _LIBRARIES.union(back_ends)
+    names = [str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__)]
+    own = [
+        name
+        for name in names
+        if _is_below(name, target) or name.partition(".")[0] not in libraries
+    ]
+    is_of_tests = own and any(_is_below(own[-1], name) for name in ("spec_tests", tests))
+    return missing if is_of_tests else None
 
 
 def _is_below(name: str, package: str) -> bool:

@@ -209,19 +209,15 @@ def switch_off(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: there is no such feature.
     """
-    names = config.getoption("--without")
-    if not names or not _is_simulated(config):
+    names, kind = config.getoption("--without"), config.getoption("--accelerator")
+    if kind == "auto" and torch.accelerator.current_accelerator(check_available=True) is None:
+        kind = "sim"
+    if not names or kind != "sim":
         return
     try:
         simulator.switch_off(simulator.FEATURES if ALL in names else names)
     except ValueError as error:
         raise pytest.UsageError(f"--without: {error}") from None
-
-
-def _is_simulated(config: pytest.Config) -> bool:
-    if config.getoption("--accelerator") == "auto":
-        return torch.accelerator.current_accelerator(check_available=True) is None
-    return bool(config.getoption("--accelerator") == "sim")
 
 
 #: The text about devices on which a test of the order of work always passes.
@@ -252,15 +248,14 @@ def _find_product(device: torch.device) -> tuple[Tensor, float]:
     rows, most_rows = _ROWS
     while True:
         matrix = torch.zeros(rows, rows, device=device)
-        duration = min(_measure(matrix) for _ in range(5))
+        durations = []
+        for _ in range(5):
+            torch.accelerator.synchronize(device)
+            start = time.perf_counter()
+            matrix @ matrix
+            torch.accelerator.synchronize(device)
+            durations.append((time.perf_counter() - start) * 1000)
+        duration = min(durations)
         if duration >= _LEAST or rows == most_rows:
             return matrix, duration
         rows *= 2
-
-
-def _measure(matrix: Tensor) -> float:
-    torch.accelerator.synchronize(matrix.device)
-    start = time.perf_counter()
-    matrix @ matrix
-    torch.accelerator.synchronize(matrix.device)
-    return (time.perf_counter() - start) * 1000

@@ -218,12 +218,8 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(importlib.import_module(name), name)
     # A worker of pytest-xdist has the options of the controller.
     if not hasattr(config.option, "has_time_limit"):
-        config.option.has_time_limit = _has_time_limit(config)
+        given = config.getoption("timeout"), os.environ.get("PYTEST_TIMEOUT")
+        has_limit = given != (None, None) or bool(config.getini("timeout"))
+        config.option.has_time_limit = has_limit
     if not config.option.has_time_limit:  # pytest-timeout reads the option later.
         config.option.timeout = _TIME_LIMIT
-
-
-def _has_time_limit(config: pytest.Config) -> bool:
-    """Return whether the user has set a time limit of tests."""
-    given = config.getoption("timeout"), os.environ.get("PYTEST_TIMEOUT")
-    return given != (None, None) or bool(config.getini("timeout"))

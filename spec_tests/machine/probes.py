@@ -108,7 +108,12 @@ def _find_in_new_process(
     sender.close()
     try:
         say(f"trying {len(names)} clauses and dtypes on the devices ...")
-        if not _is_ready(receiver):
+        try:  # The process sends a first object when it can use the devices.
+            is_ready = _poll(receiver, START_LIMIT, "the start of a process")
+            is_ready = is_ready and receiver.recv() is None
+        except EOFError:
+            is_ready = False
+        if not is_ready:
             process.kill()
             yield from (try_probe(probe, name, topology) for name in names)
             return
@@ -124,7 +129,9 @@ def _find_in_new_process(
                 text = f"does not return within {PROBE_LIMIT} s"
             except EOFError:
                 process.join()
-                text = f"ends the process ({_describe_status(process.exitcode)})"
+                status = process.exitcode or 0
+                how = signal.Signals(-status).name if status < 0 else f"status {status}"
+                text = f"ends the process ({how})"
             yield Finding(name, "missing", text)
             return
         process.join(END_LIMIT)
@@ -138,15 +145,6 @@ def _send(sender: Connection, probe: Probe, names: Sequence[str], topology: Topo
     sender.send(None)
     for name in names:
         sender.send(try_probe(probe, name, topology))
-
-
-def _is_ready(receiver: Connection) -> bool:
-    """Return whether the process can use the devices: it sends a first object then."""
-    try:
-        is_there = _poll(receiver, START_LIMIT, "the start of a process")
-        return is_there and receiver.recv() is None
-    except EOFError:
-        return False
 
 
 def _poll(receiver: Connection, seconds: int, name: str) -> bool:
@@ -163,10 +161,6 @@ def _is_of_suite(error: Exception) -> bool:
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     names = [str(frame.f_globals.get("__name__")) for frame in frames]
     return isinstance(error, AssertionError) and names[-1].startswith("spec_tests.")
-
-
-def _describe_status(status: int | None) -> str:
-    return signal.Signals(-status).name if status and status < 0 else f"status {status}"
 
 
 def _first_line(error: object) -> str:

@@ -36,23 +36,16 @@ class Expressions:
     """Returns expressions, and collects the imports of all of them."""
 
     def __init__(self) -> None:
-        self._modules: set[str] = set()
-        self._names: dict[str, set[str]] = {}
+        self._imports: set[str] = set()
 
     @property
     def imports(self) -> str:
         """The lines that import all modules and names."""
-        lines = [f"import {module}" for module in sorted(self._modules)]
-        for module, names in sorted(self._names.items()):
-            lines.append(f"from {module} import {', '.join(sorted(names))}")
-        return "\n".join(lines)
+        return "\n".join(sorted(self._imports))
 
-    def add_import(self, module: str, name: str | None = None) -> None:
+    def add_import(self, module: str, name: str = "") -> None:
         """Add ``import module`` or ``from module import name``."""
-        if name is None:
-            self._modules.add(module)
-        else:
-            self._names.setdefault(module, set()).add(name)
+        self._imports.add(f"from {module} import {name}" if name else f"import {module}")
 
     def of(self, value: Any) -> str:
         """Return an expression that makes an equal value.

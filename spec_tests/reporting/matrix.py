@@ -115,9 +115,9 @@ def _run_row(matrix: Matrix, newest: Run | None, number: str, run: Run) -> Seque
 
 
 def _chapter_row(matrix: Matrix, chapter: str) -> Sequence[object]:
-    return chapter, *(_pass_ratio(matrix.counts(run)[chapter]) for run in matrix.columns)
-
-
-def _pass_ratio(counts: Counter[str]) -> str:
-    judged = sum(counts[each] for each in VERDICTS if each != "not-run")
-    return f"{counts['pass']} / {judged}" if judged else "-"
+    cells = []
+    for run in matrix.columns:
+        counts = matrix.counts(run)[chapter]
+        judged = sum(counts[each] for each in VERDICTS if each != "not-run")
+        cells.append(f"{counts['pass']} / {judged}" if judged else "-")
+    return chapter, *cells

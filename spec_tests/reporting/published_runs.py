@@ -14,13 +14,13 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from spec_tests.failure import Failure
 from spec_tests.machine import clauses, input_files, verdict_file
-from spec_tests.machine.verdicts import Evidence, from_table, in_tables
+from spec_tests.machine.verdicts import Evidence, Verdict, from_table, in_tables
 from spec_tests.reporting import documents
 
 _LISTED = ("not-offered", "not-run")
@@ -33,7 +33,7 @@ class _Test(msgspec.Struct):
 
     clause: str
     test: str
-    verdict: Literal["fail", "not-offered", "known", "pass", "not-run"]
+    verdict: Verdict
     reason: str = ""
     failure: Failure | None = None
     others: int = 0

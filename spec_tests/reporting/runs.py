@@ -120,7 +120,9 @@ def load(folder: Path | None, files: Sequence[Path] = ()) -> list[Run]:
         input_files.RefusedError: A file is not valid, or contains no results.
     """
     published = sorted(folder.glob(RESULTS)) if folder else []
-    runs = [_load_published(path) for path in published]
+    runs = [
+        Run(name_of(path), *read_published(path), "/".join(path.parts[-3:])) for path in published
+    ]
     for path in dict.fromkeys(path.resolve() for path in files):
         runs.append(load_file(path, {run.name for run in runs}))
     return sorted(runs, key=_column_sort_key)
@@ -139,10 +141,6 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
         return read_published(path)
     header, tests = verdict_file.read_run(path)
     return {"hardware": header["accelerator"], **header, "tests": len(tests)}, find_evidence(tests)
-
-
-def _load_published(path: Path) -> Run:
-    return Run(name_of(path), *read_published(path), "/".join(path.parts[-3:]))
 
 
 def name_of(path: Path) -> str:
