@@ -5,7 +5,6 @@ rebind. A replica that calls such a function runs on this module, not on the rep
 """
 
 import gc
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,6 +16,7 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 
+from ._references import REBOUND, members
 from ._warnings import warn_caller
 
 #: The beginning of notes about the parameters of replicas.
@@ -182,14 +182,8 @@ def _parts(value: Any) -> Iterable[Any]:
         return (*_variables(value), *(value.__defaults__ or ()), *vars(value).values())
     if isinstance(value, MethodType):
         return (value.__self__, value.__func__)
-    if isinstance(value, partial):
-        return (value.func, *value.args, *value.keywords.values())
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        return value
-    if isinstance(value, dict):
-        return chain(value, value.values())
-    if isinstance(value, ref):
-        return (value(),)
+    if type(value) in REBOUND:
+        return members(value)
     if isinstance(value, (nn.Module, Tensor, type, ModuleType)):
         return ()
     # The attributes, slots or members of an object of any class, without calls of its methods.

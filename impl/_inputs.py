@@ -113,15 +113,13 @@ class SplitLeaf(Leaf):
     path: KeyPath
 
     @property
-    def tensor(self) -> Tensor:
-        """The value, which is a tensor."""
-        value: Tensor = self.value
-        return value
+    def tensor(self) -> Any:
+        """The tensor, the TensorDict, or the rows of the packed sequence."""
+        return self.value.data if isinstance(self.value, PackedSequence) else self.value
 
     @property
     def device(self) -> torch.device:
-        tensor = self.value.data if isinstance(self.value, PackedSequence) else self.value
-        device: torch.device = tensor.device
+        device: torch.device = self.tensor.device
         return device
 
 

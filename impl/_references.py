@@ -31,7 +31,7 @@ _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 #: The plain containers.
 CONTAINERS = _FLAT | _MAPPINGS
 #: The classes of objects, besides modules, that may refer to a module and are rebound.
-_REBOUND = CONTAINERS | {MethodType, partial, ref, WeakMethod}
+REBOUND = CONTAINERS | {MethodType, partial, ref, WeakMethod}
 #: The classes of objects that may call a function.
 _FUNCTIONS = frozenset({FunctionType, MethodType, partial})
 #: The classes of the most frequent objects that refer to no module, and of PyTorch's objects that
@@ -53,7 +53,7 @@ class References:
     ) -> None:
         self._replicas = replicas
         self._finds_objects = finds_objects
-        self._kinds = _REBOUND.union(map(type, replicas)) - {type(None)}
+        self._kinds = REBOUND.union(map(type, replicas)) - {type(None)}
         #: The functions in attributes and hooks, and with ``finds_objects`` those in containers,
         #: and objects of other classes. They are not rebound.
         self.not_rebound: list[Any] = []
@@ -91,7 +91,7 @@ class References:
         kind = type(value)
         if kind not in self._kinds or not self._refers(value):
             return value
-        if kind not in _REBOUND:
+        if kind not in REBOUND:
             return self._replicas[value][index]
         key = index, id(value)
         if key not in self._copies:
@@ -132,11 +132,11 @@ class References:
         pending = [root]
         while pending:
             value = pending.pop()
-            if type(value) not in _REBOUND:
+            if type(value) not in REBOUND:
                 refers = refers or value in self._replicas
             elif id(value) not in searched:
                 searched[id(value)] = value
-                for each in _members(value):
+                for each in members(value):
                     if type(each) in self._kinds:
                         pending.append(each)
                     elif self._finds_objects and type(each) not in _PLAIN:
@@ -162,7 +162,7 @@ def _empty_copy(container: Any) -> Any:
     return deque(maxlen=container.maxlen) if type(container) is deque else type(container)()
 
 
-def _members(value: Any) -> Sequence[Any] | set[Any]:
+def members(value: Any) -> Sequence[Any] | set[Any]:
     """Return the objects to which ``value`` refers directly."""
     kind = type(value)
     if kind is MethodType:
@@ -173,5 +173,5 @@ def _members(value: Any) -> Sequence[Any] | set[Any]:
         return (value(),)
     if kind in _MAPPINGS:
         return [*chain(value, value.values())]
-    members: Sequence[Any] | set[Any] = value
-    return members
+    contained: Sequence[Any] | set[Any] = value
+    return contained

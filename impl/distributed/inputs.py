@@ -71,15 +71,17 @@ class ShardedInputs:
 
     def fingerprint(self) -> Fingerprint:
         """Return the names, descriptions and hashes of all tensors."""
-        tensors = [(_name_of(leaf), _tensor_of(leaf)) for leaf in self._leaves()]
-        return [(name, describe(tensor), _hash_tensor(tensor)) for name, tensor in tensors]
+        return [
+            (_name_of(leaf), describe(leaf.tensor), _hash_tensor(leaf.tensor))
+            for leaf in self._leaves()
+        ]
 
     def _enter_parallel_region(self, communicator: Communicator) -> Tensor | None:
-        leaves = [leaf for leaf in self._leaves() if _tensor_of(leaf).requires_grad]
+        leaves = [leaf for leaf in self._leaves() if leaf.tensor.requires_grad]
         if not leaves or not torch.is_grad_enabled():
             return None
         graph_anchor, *tensors = EnterParallelRegion.apply(  # type: ignore[no-untyped-call] # torch leaves it untyped
-            communicator, *(_tensor_of(leaf).to(self._device) for leaf in leaves)
+            communicator, *(leaf.tensor.to(self._device) for leaf in leaves)
         )
         for leaf, tensor in zip(leaves, tensors, strict=True):
             _replace_tensor(leaf, tensor)
@@ -110,13 +112,6 @@ def _describe_difference(fingerprint: Fingerprint, common: Fingerprint) -> str:
     if found != usual:
         return f"{name} is {found}, where most ranks have {usual}"
     return f"the elements of {name} differ from those on most ranks"
-
-
-def _tensor_of(leaf: SplitLeaf | CopiedLeaf) -> Tensor:
-    if isinstance(leaf, CopiedLeaf):
-        return leaf.tensor
-    tensor: Tensor = leaf.value if isinstance(leaf.value, Tensor) else leaf.value.data
-    return tensor
 
 
 def _replace_tensor(leaf: SplitLeaf | CopiedLeaf, tensor: Tensor) -> None:
