@@ -16,14 +16,6 @@ from spec_tests.strategies.tensor_subclasses import WARNINGS
 SECONDS = 10
 
 
-def leaf(device, *values):
-    return torch.tensor(values, device=device).requires_grad_()
-
-
-def leaves(device):
-    return [leaf(device, 1.0, 2.0) for _ in range(4)]
-
-
 def distinct(topology, count):
     topology.require(distinct=count)
     return list(dict.fromkeys(topology.devices))[:count]
@@ -72,7 +64,7 @@ def test_gradient_sum_of_a_wrapper_does_not_depend_on_time(topology, late):
 )
 def test_gradients_of_a_bucket_are_summed_and_freed_before_backward_ends(topology, change):
     device = topology.device(0)
-    early, late = leaves(device)[:2]
+    early, late = (torch.tensor([1.0, 2.0], device=device).requires_grad_() for _ in range(2))
     rows = attached_copies([early, late], [device, device], buffer_size=1)
     with torch.no_grad():
         change(rows[0][1])

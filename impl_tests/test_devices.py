@@ -13,6 +13,7 @@ from torch import nn
 import impl
 from impl import _devices
 from impl._placement import choose_devices
+from spec_tests.checks.training_step import train_step
 
 
 def test_back_end_without_is_available_is_asked_for_its_device_count(topology, monkeypatch):
@@ -109,21 +110,12 @@ def test_default_devices_of_a_module_on_the_cpu_are_those_of_the_accelerator(sec
 
 @pytest.mark.parametrize("in_turn", [False, True])
 def test_module_on_the_second_accelerator_trains_as_on_one_device(second, in_turn):
-    torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.0), nn.Linear(4, 2)).double()
     inputs = torch.randn(6, 3, dtype=torch.double)
-    expected = module(inputs)
-    expected.sum().backward()
-    expected_grads = [parameter.grad.clone() for parameter in module.parameters()]
-    module = module.to(second.device(0))
-    module.zero_grad()
-    parallel = impl.DataParallel(module, in_turn=in_turn)
-    output = parallel(inputs)
-    assert output.device == second.device(0)
-    torch.testing.assert_close(output.cpu(), expected)
-    output.sum().backward()
-    for parameter, grad in zip(module.parameters(), expected_grads, strict=True):
-        torch.testing.assert_close(parameter.grad.cpu(), grad)
+    expected = train_step(module, inputs)
+    parallel = impl.DataParallel(module.to(second.device(0)), in_turn=in_turn)
+    torch.testing.assert_close(train_step(module, inputs, parallel), expected)
+    assert parallel(inputs).device == second.device(0)
 
 
 def test_replicas_on_the_second_accelerator_inherit_the_current_streams(second):

@@ -317,18 +317,13 @@ def test_attributes_set_in_forward_persist_inside_hold(topology):
     assert module.module.calls == 0
 
 
-class Scaled(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
-
-    def forward(self, x):
-        return x * self.weight
+def scaling():
+    return Calls(lambda module, x: x * module.weight, weight=nn.Parameter(torch.ones(1)))
 
 
 @given(grad=st.booleans())
 def test_with_one_device_hold_does_nothing(topology, grad):
-    module, x = wrapped(topology, module=Scaled(), devices=1)
+    module, x = wrapped(topology, module=scaling(), devices=1)
     with torch.set_grad_enabled(grad), module.hold():
         checks.same(module(x).detach(), x)
         with torch.no_grad():
@@ -357,7 +352,7 @@ def test_kept_replicas_of_compiled_modules_run_compiled_code(topology, compilati
     topology.require(3)  # Without grad mode, replica 0 differs from a second one on its device.
     torch.compiler.reset()  # Code of other tests counts towards PyTorch's recompilation limit.
     backend = CountingBackend()
-    layer = nn.Sequential(nn.Linear(4, 4), Scaled())
+    layer = nn.Sequential(nn.Linear(4, 4), scaling())
     module = COMPILATIONS[compilation](layer, backend)
     placed = topology.take(3)
     parallel, x = impl.DataParallel(module.to(placed[0]), placed), torch.rand(6, 4).to(placed[0])

@@ -18,6 +18,7 @@ from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine import capabilities, profiles
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies import scatter_gather
+from spec_tests.strategies.small_modules import Calls
 from spec_tests.strategies.tensors import TensorSpec, device_slots, tensor_specs
 
 
@@ -168,15 +169,11 @@ def test_sparse_tensors_marked_whole_are_copied(topology, layout, blocksize, row
     )
 
 
-class Product(nn.Linear):
-    def forward(self, x, factor):
-        return super().forward(x) * factor
-
-
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.filterwarnings("ignore:.* should not be instantiated")
 def test_compiled_module_gets_arguments_without_markers(topology):
-    wrapper = impl.DataParallel(Product(4, 4).to(topology.device(0)), topology.take(1))
+    module = Calls(lambda module, x, factor: module.layer(x) * factor, layer=nn.Linear(4, 4))
+    wrapper = impl.DataParallel(module.to(topology.device(0)), topology.take(1))
     x = torch.rand(4, 4)
     compiled = torch.compile(lambda x: wrapper(x, factor=impl.Whole(x)), backend="eager")
     checks.same(compiled(x), wrapper(x, factor=x), tolerance=checks.LAYER)

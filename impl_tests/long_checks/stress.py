@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 import impl
 from impl import _replica_cache
-from impl._errors import capture
 from impl._settings import pause_gc
 from impl_tests.helpers.cases import CASES, Net, RepeatedCall, create_tensor
 from spec_tests import simulator
@@ -128,8 +127,8 @@ class _CountingWrapper(impl.DataParallel[nn.Module]):
 class CheckedCalls(dict[str, CheckedCall]):
     """Name in the errors -> call. All threads use the same wrappers.
 
-    Most calls are those of ``impl_tests/helpers/cases.py``. The tests of parallel_apply have
-    several callers, too.
+    Most calls are those of ``impl_tests/helpers/cases.py``. The suite tests errors of
+    parallel_apply in several threads.
     """
 
     def __init__(self) -> None:
@@ -140,7 +139,6 @@ class CheckedCalls(dict[str, CheckedCall]):
         )
         super().__init__(
             {
-                "errors of parallel_apply": self._check_errors,
                 "hold": self._check_hold,
                 "map": self._check_map,
                 "frozen parameters": self._check_frozen,
@@ -155,16 +153,6 @@ class CheckedCalls(dict[str, CheckedCall]):
     def _draw_input(self, rng: random.Random) -> Tensor:
         shape = rng.randint(1, 9), 3
         return create_tensor(*shape, device=self._devices[0], start=rng.randint(0, 9))
-
-    def _check_errors(self, rng: random.Random) -> None:
-        """Check that parallel_apply raises the first of several errors, also in nested calls."""
-        devices = rng.sample(self._devices, rng.randint(2, len(self._devices)))
-        modules = [_FailingModule(number) for number in range(len(devices))]
-        inputs = [create_tensor(2, device=device) for device in devices]
-        found = capture(partial(impl.parallel_apply, modules, inputs, in_turn=rng.random() < 0.5))
-        text = str(found.pop())
-        assert "in replica 1 on device" in text, text
-        assert "error 1" in text, text
 
     def _check_hold(self, rng: random.Random) -> None:
         """Check a call inside of hold(), in which all threads use the same replicas."""
@@ -197,21 +185,6 @@ def _check_equal(found: Tensor, expected: Tensor) -> None:
 
 def _check_case(call: RepeatedCall, expected: list[Tensor], _: random.Random) -> None:
     torch.testing.assert_close(call.compute(), expected)
-
-
-class _FailingModule(nn.Module):
-    """A module that calls parallel_apply, and then raises an error unless its number is 0."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
-    def forward(self, x: Tensor) -> Tensor:
-        negative, _ = impl.parallel_apply([torch.neg, torch.abs], [x, x])
-        _check_equal(negative, -x)
-        if self.number:
-            raise KeyError(f"error {self.number}")
-        return x
 
 
 def _check_pause_gc(_: random.Random) -> None:
