@@ -205,62 +205,43 @@ def test_attributes_that_require_grad_are_not_made_anew():
 
 
 @dataclass
-class Factored:
+class Made:
+    """A dataclass that makes an attribute from a tensor and another field."""
+
     x: torch.Tensor
-    factor: object
+    other: object
 
     def __post_init__(self):
-        self.made = self.factor * self.x
+        if isinstance(self.other, tuple):
+            self.made = self.x[:, slice(*self.other)]
+        elif isinstance(self.other, bool | list):  # Flags of replicas become a list.
+            self.made = self.x if self.other else -self.x
+        else:
+            self.made = self.other * self.x
 
 
-@dataclass
-class Selected:
-    x: torch.Tensor
-    columns: tuple = (0, 1)
-
-    def __post_init__(self):
-        self.made = self.x[:, slice(*self.columns)]
-
-
-@dataclass
-class Kept:
-    x: torch.Tensor
-    keeps: bool = False
-
-    def __post_init__(self):
-        self.made = self.x if self.keeps else -self.x
-
-
-OUTPUTS = {
-    "flag": Kept,
-    "tuple": Selected,
-    "number": lambda x: Factored(x, 3.0),
-    "scalar": lambda x: Factored(x, x.new_tensor(3.0)),
-}
+FIELDS = {"flag": False, "tuple": (0, 1), "number": 3.0, "scalar": torch.tensor(3.0)}
 
 
 @pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 @pytest.mark.parametrize("count", [2, 3])
-@pytest.mark.parametrize("make", OUTPUTS.values(), ids=OUTPUTS)
-def test_attributes_that_are_made_from_items_without_rows_are_joined(make, count):
-    found = DataParallel(Calls(lambda _, x: make(x)), ["cpu"] * count)(ROWS)
-    assert found.made.equal(make(ROWS).made)
+@pytest.mark.parametrize("other", FIELDS.values(), ids=FIELDS)
+def test_attributes_that_are_made_from_items_without_rows_are_joined(other, count):
+    found = DataParallel(Calls(lambda _, x: Made(x, other)), ["cpu"] * count)(ROWS)
+    assert found.made.equal(Made(ROWS, other).made)
 
 
 class Halves(dict):
+    """A dictionary that refuses more than four rows, and makes half of them."""
+
     def __init__(self, items):
-        super().__init__(items)
+        dict.__init__(self, items)
         assert len(self["x"]) <= 4
         self.half = self["x"] / 2
 
 
-class SlottedHalves(dict):
-    __slots__ = ("half",)
-
-    def __init__(self, items):
-        super().__init__(items)
-        assert len(self["x"]) <= 4
-        self.half = self["x"] / 2
+MEMBERS = {"__slots__": ("half",), "__init__": Halves.__init__}
+SlottedHalves = type("SlottedHalves", (dict,), MEMBERS)
 
 
 @pytest.mark.parametrize("kind", [Halves, SlottedHalves])

@@ -120,134 +120,80 @@ def test_a_list_of_a_class_elsewhere_is_joined_item_by_item():
     assert [len(each) for each in gather(outputs, "cpu")["pooler_output"]] == [6] * 4
 
 
-class Cache:
-    """A cache that yields keys and values only, and can be built from them."""
+class Stored:
+    """An object with attributes."""
 
-    __module__ = "transformers.cache_utils"
-
-    def __init__(self, data):
-        self.layers = [Layer(keys, values) for keys, values in data]
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
 
     def __iter__(self):
-        return ((layer.keys, layer.values) for layer in self.layers)
+        return iter([self.layers[0].keys])  # As for caches, this is a part only.
+
+    def __repr__(self):
+        return f"{type(self).__name__}({vars(self)})"
 
 
-class CacheLayerMixin:
-    """The base class of layers."""
-
-    __module__ = "transformers.cache_utils"
+def stored_class(name, base=Stored, package="cache_utils"):
+    return type(name, (base,), {"__module__": f"transformers.{package}"})
 
 
-class Layer(CacheLayerMixin):
-    """A layer whose length is not that of its keys, as in a sliding window."""
-
-    def __init__(self, keys, values):
-        self.keys, self.values = keys, values
-        self.length, self.device = 1, keys.device
-        self.window = torch.tensor(4)
+Cache = stored_class("Cache")
+Layer = stored_class("Layer", stored_class("CacheLayerMixin"))
+Recurrence = stored_class("LinearAttentionCacheLayerMixin")
+Indexed = stored_class("OneStaticIndexedLayer", Layer, "models.one")
+Decoder = stored_class("OneRNNTDecoderCache", package="models.one")
 
 
-class LinearAttentionCacheLayerMixin:
-    """A layer without keys."""
+def caches_of(rows):
+    """Return a cache with three layers, and a cache that is a layer.
 
-    __module__ = "transformers.cache_utils"
-
-    def __init__(self, rows):
-        self.conv_states, self.recurrent_states = {0: rows, 1: None}, {0: rows + 1}
-
-
-class OneStaticIndexedLayer(CacheLayerMixin):
-    """A layer with a batch as dimension 1, a number of rows, and a count of tokens."""
-
-    __module__ = "transformers.models.one"
-
-    def __init__(self, rows):
-        self.keys = rows
-        self.indexer_position_ids, self.batch_size = rows.T[..., None], len(rows)
-        self.seqlen_offset = torch.tensor([4], device=rows.device)
-        self.device = rows.device
-
-
-class OneRNNTDecoderCache:
-    """A cache that is a layer, and has the batch as dimension 1 of a state."""
-
-    __module__ = "transformers.models.one"
-
-    def __init__(self, rows):
-        self.cache, self.hidden_state, self.cell_state = rows, rows.T, None
-
-
-def cache_of(rows):
-    """Return a cache of which iterating yields a part only."""
-    cache = Cache([(rows, rows + 1)])
-    cache.layers[0].length = 9
-    cache.layers.append(LinearAttentionCacheLayerMixin(rows))
-    return cache
-
-
-def split(topology, rows=7):
-    tensor = torch.arange(2.0 * rows).view(rows, 2)
-    return tensor, [each.to(topology.device(0)) for each in (tensor[:4], tensor[4:])]
+    The length of the first layer is not that of its keys, as in a sliding window.
+    """
+    layers = [
+        Layer(keys=rows, values=rows + 1, length=9, window=torch.tensor(4), device=rows.device),
+        Recurrence(conv_states={0: rows, 1: None}, recurrent_states={0: rows + 1}),
+        Indexed(keys=rows, indexer_position_ids=rows.T[..., None], batch_size=len(rows)),
+    ]
+    layers[2].seqlen_offset = torch.tensor([4])
+    return Cache(layers=layers), Decoder(cache=rows, hidden_state=rows.T, cell_state=None)
 
 
 @pytest.mark.parametrize("rows", [7, 8])
-def test_all_tensors_of_a_cache_are_joined(topology, rows):
-    tensor, chunks = split(topology, rows)
-    outputs = [cache_of(chunk) for chunk in chunks]
-    found = gather(outputs, topology.device(0))
-    expected = cache_of(tensor.to(topology.device(0)))
-    assert type(found) is Cache
-    for name in ("keys", "values", "length", "window"):
-        each, other = (getattr(cache.layers[0], name) for cache in (found, expected))
-        assert torch.equal(torch.as_tensor(each), torch.as_tensor(other))
-    assert torch.equal(found.layers[1].conv_states[0], expected.layers[1].conv_states[0])
-    assert found.layers[1].conv_states[1] is None
-    assert torch.equal(found.layers[1].recurrent_states[0], tensor.to(topology.device(0)) + 1)
-    assert [len(cache.layers[0].keys) for cache in outputs] == [4, rows - 4]
+@pytest.mark.parametrize("slot", [0, None])
+def test_all_tensors_of_caches_are_joined(topology, rows, slot):
+    tensor, target = torch.arange(2.0 * rows).view(rows, 2), topology.device(slot)
+    chunks = [each.to(topology.device(0)) for each in (tensor[:4], tensor[4:])]
+    outputs = [*map(caches_of, chunks)]
+    before = repr(outputs)
+    assert repr(gather(outputs, target)) == repr(caches_of(tensor.to(target)))
+    assert repr(outputs) == before
 
 
-@pytest.mark.parametrize("rows", [7, 8])
-@pytest.mark.parametrize("target", [0, "cpu"])
-def test_the_dimension_of_the_batch_depends_on_the_attribute(topology, rows, target):
-    target = "cpu" if target == "cpu" else topology.device(0)
-    tensor, chunks = split(topology, rows)
-    layer, cache = gather(
-        [(OneStaticIndexedLayer(chunk), OneRNNTDecoderCache(chunk)) for chunk in chunks], target
-    )
-    assert layer.batch_size == rows
-    assert layer.device == layer.keys.device == torch.device(target)
-    assert torch.equal(layer.indexer_position_ids.cpu(), tensor.T[..., None])
-    assert layer.seqlen_offset.tolist() == [4]
-    assert torch.equal(cache.hidden_state.cpu(), tensor.T)
-    assert cache.cell_state is None
-
-
-def with_other_rows(cache, chunk):
-    cache.layers[0].extra = chunk
-
-
-def with_other_length(cache, chunk):
-    cache.layers[0].length = len(chunk)
-
-
-def with_other_class(cache, chunk):
+def with_other_class(layer, chunk):
     if len(chunk) == 3:
-        cache.layers[0].__class__ = type("Other", (Layer,), {})
+        layer.__class__ = stored_class("Other", Layer)
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        (with_other_rows, "the batch dimension of Layer.extra is unknown"),
-        (with_other_length, "Layer.length differs in replica 1"),
-        (with_other_class, "replica 1 returned a Other"),
-    ],
-)
-def test_caches_that_cannot_be_joined_whole_are_listed(topology, change, text):
-    _, chunks = split(topology)
-    caches = [cache_of(chunk) for chunk in chunks]
+#: Changes of a layer, and the warning.
+NOT_JOINED = {
+    "rows": (
+        lambda layer, chunk: setattr(layer, "extra", chunk),
+        "the batch dimension of Layer.extra is unknown",
+    ),
+    "length": (
+        lambda layer, chunk: setattr(layer, "length", len(chunk)),
+        "Layer.length differs in replica 1",
+    ),
+    "class": (with_other_class, "replica 1 returned a Other"),
+}
+
+
+@pytest.mark.parametrize(("change", "text"), NOT_JOINED.values(), ids=NOT_JOINED)
+def test_caches_that_cannot_be_joined_whole_are_listed(change, text):
+    chunks = torch.ones(7, 2).split([4, 3])
+    caches = [caches_of(chunk)[0] for chunk in chunks]
     for cache, chunk in zip(caches, chunks, strict=True):
-        change(cache, chunk)
+        change(cache.layers[0], chunk)
     with pytest.warns(UserWarning, match=text):
         found = gather([{"cache": cache, "x": cache.layers[0].keys} for cache in caches], "cpu")
     assert found["cache"] == caches
@@ -255,6 +201,6 @@ def test_caches_that_cannot_be_joined_whole_are_listed(topology, change, text):
 
 
 def test_caches_are_listed_along_another_dimension():
-    caches = [cache_of(chunk) for chunk in torch.ones(2, 7).split([4, 3], 1)]
+    caches = [caches_of(chunk)[0] for chunk in torch.ones(2, 7).split([4, 3], 1)]
     with pytest.warns(UserWarning, match="joined along dim 0 only, not along dim 1"):
         assert gather(caches, "cpu", 1) == caches
