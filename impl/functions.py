@@ -143,7 +143,7 @@ class Scatter(Function):
         """Split ``input`` along ``dim`` over ``target_gpus``, also of the CPU.
 
         Returns:
-            The chunks of :func:`comm.scatter`. Copies from the CPU run on a side stream, and the
+            The chunks of ``comm.scatter``. Copies from the CPU run on a side stream, and the
             current stream waits for them.
 
         Raises:
@@ -217,7 +217,7 @@ class Gather(Function):
         tensors are treated as vectors of one element, with a warning, if ``dim`` is 0.
 
         Returns:
-            A new tensor, as of :func:`comm.gather`. The host waits only for a result on the CPU.
+            A new tensor, as of ``comm.gather``. The host waits only for a result on the CPU.
 
         Raises:
             AssertionError: Some inputs are on the CPU and others are not.
