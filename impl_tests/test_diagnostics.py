@@ -161,17 +161,10 @@ def test_a_device_error_names_an_argument_that_is_a_module(topology):
 
 
 def test_cpu_replicas_warn_of_a_hook_that_is_a_closure():
-    class Keeping(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(2, 2)
-            self.layer.register_forward_hook(lambda *args: setattr(self, "kept", args[-1]))
-
-        def forward(self, x):
-            return self.layer(x)
-
-    with pytest.warns(UserWarning, match="refers to Keeping"):
-        impl.DataParallel(Keeping(), CPUS)(torch.ones(2, 2))
+    module = Calls(lambda module, x: module.layer(x), layer=nn.Linear(2, 2))
+    module.layer.register_forward_hook(lambda *args: setattr(module, "kept", args[-1]))
+    with pytest.warns(UserWarning, match="refers to Calls"):
+        impl.DataParallel(module, CPUS)(torch.ones(2, 2))
 
 
 class Slots:

@@ -4,12 +4,13 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from torch import Tensor
 from torch.autograd import forward_ad
 from torch.testing._internal.two_tensor import TwoTensor
 
 from impl import Whole, _functions, functions, gather, scatter, scatter_gather
 from impl.scatter_gather import scatter_kwargs
+from spec_tests import checks
+from spec_tests.checks.snapshot import snapshot
 from spec_tests.checks.stream_log import CopyLog
 from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
@@ -65,29 +66,21 @@ def test_arguments_are_split_without_grad_mode_as_with_it(topology, drawn, count
         device = "cpu" if place == "c" else topology.device(0)
         return torch.arange(torch.Size(shape).numel(), device=device).view(shape)
 
-    def describe(value):
-        if isinstance(value, Tensor):
-            own = [value.data_ptr() == each.data_ptr() for each in values if type(each) is Tensor]
-            return value.tolist(), value.shape, value.stride(), value.device, own
-        return [*map(describe, value)] if type(value) in (list, tuple) else value
-
     def found():
+        last = {"last": values[-1]} if values else None
+        sizes = weights and weights[:count]
         try:
-            args, kwargs = scatter_kwargs(
-                tuple(values),
-                {"last": values[-1]} if values else None,
-                topology.take(count),
-                dim,
-                chunk_sizes=weights and weights[:count],
+            parts = scatter_kwargs(
+                tuple(values), last, topology.take(count), dim, chunk_sizes=sizes
             )
         except (ValueError, IndexError) as error:
-            return type(error), str(error)
-        return describe(args), [[*map(describe, each.items())] for each in kwargs]
+            return repr(error)
+        return snapshot(parts, {"inputs": values})
 
     values = [*map(build, drawn)]
     with torch.no_grad():
         without = found()
-    assert without == found()
+    checks.same(without, found(), drawn)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")

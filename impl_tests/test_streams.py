@@ -88,25 +88,20 @@ def test_scatter_accepts_streams_of_a_class_that_the_back_end_replaced(
         comm.scatter(torch.ones(2), [device], streams=[object()])
 
 
-class RecordStreams(torch.autograd.Function):
-    """An autograd function whose backward appends the current stream of each device to a list."""
-
-    @staticmethod
-    def forward(ctx, tensor, topology, records):
-        ctx.records, ctx.devices = records, topology.devices
-        return tensor.clone()
-
-    @staticmethod
-    def backward(ctx, grad):
-        ctx.records.append([torch.accelerator.current_stream(d) for d in ctx.devices])
-        return grad, None, None
+def record_streams(tensor, topology, records):
+    """Return a copy of a tensor. Its backward appends the current stream of each device."""
+    copy = tensor.clone()
+    copy.register_hook(
+        lambda _: records.append([torch.accelerator.current_stream(d) for d in topology.devices])
+    )
+    return copy
 
 
 def _streams_after_scatter(topology):
     """Run backward through Scatter; return the streams that are current after its backward."""
     records = []
     leaf = queued_arange(topology, 0, 3, 2).requires_grad_()
-    chunks = Scatter.apply(topology.take(3), None, 0, RecordStreams.apply(leaf, topology, records))
+    chunks = Scatter.apply(topology.take(3), None, 0, record_streams(leaf, topology, records))
     torch.autograd.backward([chunk.sum() for chunk in chunks])
     return records[0]
 
@@ -121,5 +116,5 @@ def test_streams_are_restored_if_backward_fails(topology, monkeypatch):
     # This graph has no node that sets streams, so backward sees the current streams of its thread.
     records = []
     leaf = queued_arange(topology, 0, 3).requires_grad_()
-    RecordStreams.apply(leaf, topology, records).sum().backward()
+    record_streams(leaf, topology, records).sum().backward()
     assert records == [expected]

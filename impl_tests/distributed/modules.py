@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from spec_tests.strategies.small_modules import Calls
+
 WIDTH = 2
 
 
@@ -15,24 +17,13 @@ def make_linear() -> nn.Linear:
     return layer
 
 
-class Scale(nn.Module):
-    """Module that multiplies by one number, so the input may be split along any dimension."""
+def make_scale_by_rows() -> Calls:
+    """Return a module that multiplies by a weight, and by the number of rows.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor(3.0, dtype=torch.float64))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` times the weight."""
-        return x * self.weight
-
-
-class ScaleByRows(Scale):
-    """Module whose output depends on the dimension along which the input is split."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` times the weight and times the number of rows."""
-        return x * self.weight * x.size(0)
+    The input may be split along any dimension, and the output depends on the dimension.
+    """
+    weight = nn.Parameter(torch.tensor(3.0, dtype=torch.float64))
+    return Calls(lambda module, x: x * module.weight * x.size(0), weight=weight)
 
 
 def make_rank_rows(ranks: int) -> Tensor:

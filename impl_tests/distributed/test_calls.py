@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 import impl
 from impl import DataParallel, distributed
-from impl_tests.distributed.modules import Scale, ScaleByRows, make_linear, make_rank_rows
+from impl_tests.distributed.modules import make_linear, make_rank_rows, make_scale_by_rows
 from impl_tests.distributed.results import check_close, copy_to_cpu
 from spec_tests.strategies.small_modules import Calls
 
@@ -68,7 +68,7 @@ def call_with_nested_inputs(wrap, rows):
 
 
 def call_with_split_dim(wrap, dim):
-    net = ScaleByRows()
+    net = make_scale_by_rows()
     x = torch.arange(30, dtype=torch.float64).reshape(5, 6).requires_grad_()
     out = wrap(net, dim=dim)(x)
     (out**2).sum().backward()
@@ -120,7 +120,7 @@ def call_with_unused_parameters(wrap, rows):
 
 
 def call_with_hook(wrap):
-    net = Scale()
+    net = make_scale_by_rows()
     net.weight.register_hook(lambda grad: grad * 2.0)
     out = wrap(net)(torch.ones(1, 2, dtype=torch.float64))
     out.sum().backward()

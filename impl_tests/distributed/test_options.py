@@ -7,7 +7,7 @@ from torch import nn
 
 from bench.rank_pool import Raised
 from impl import distributed
-from impl_tests.distributed.modules import ScaleByRows, make_linear
+from impl_tests.distributed.modules import make_linear, make_scale_by_rows
 from impl_tests.distributed.results import check_close, copy_to_cpu
 from spec_tests.machine.devices import not_run
 from spec_tests.machine.processes import run_script
@@ -96,7 +96,7 @@ def test_an_unpicklable_batch_is_refused_on_every_rank(pool):
 
 
 def call_function_twice(context, dim):
-    net = ScaleByRows()
+    net = make_scale_by_rows()
     x = make_batch(4)
     first = distributed.data_parallel(net, x, context.group, dim=dim)
     second = distributed.data_parallel(net, (), context.group, dim=dim, module_kwargs={"x": x})

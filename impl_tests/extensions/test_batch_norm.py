@@ -22,7 +22,7 @@ MODES = st.lists(st.booleans(), min_size=2, max_size=4)
 
 
 class Pair(nn.Module):
-    """Two layers. ``steps`` are called with the module and the input, each in turn."""
+    """Two layers. The members with the names ``steps`` are called, one after the other."""
 
     def __init__(self, *steps):
         super().__init__()
@@ -30,39 +30,26 @@ class Pair(nn.Module):
 
     def forward(self, x):
         for step in self.steps:
-            x = step(self, x)
+            x = getattr(self, step)(x)
         return x
 
+    def in_other_order(self, x):
+        return self.second(self.first(x)) if x[-1, 0] else self.first(self.second(x))
 
-def first(module, x):
-    return module.first(x)
+    def only_without_marks(self, x):
+        return x if x[-1, 0] else self.first(x)
 
+    def fail_if_marked(self, x):
+        if x[-1, 0]:
+            raise KeyError("marked")
+        return x
 
-def second(module, x):
-    return module.second(x)
+    def sleep_then_fail_if_marked(self, x):
+        time.sleep(0.02)
+        return self.fail_if_marked(x)
 
-
-def in_other_order(module, x):
-    return module.second(module.first(x)) if x[-1, 0] else module.first(module.second(x))
-
-
-def only_without_marks(module, x):
-    return x if x[-1, 0] else module.first(x)
-
-
-def fail_if_marked(module, x):
-    if x[-1, 0]:
-        raise KeyError("marked")
-    return x
-
-
-def sleep_then_fail_if_marked(module, x):
-    time.sleep(0.02)
-    return fail_if_marked(module, x)
-
-
-def in_checkpoint(module, x):
-    return checkpoint(module.first, x * module.second.weight, use_reentrant=False)
+    def in_checkpoint(self, x):
+        return checkpoint(self.first, x * self.second.weight, use_reentrant=False)
 
 
 def wrapped(topology, devices, module, **options):
@@ -152,12 +139,12 @@ def test_outputs_keep_the_memory_format(topology):
 
 
 def test_a_layer_may_be_called_twice(topology):
-    compare(topology, 3, Pair(first, first, second), torch.randn(7, 3))
+    compare(topology, 3, Pair("first", "first", "second"), torch.randn(7, 3))
 
 
 def test_kept_replicas_and_frozen_parameters_compute_as_the_module(topology):
     computed(["batch_norm"])
-    net = Pair(first, second).requires_grad_(False)
+    net = Pair("first", "second").requires_grad_(False)
     wrapper, device = wrapped(topology, 3, net, cache_frozen_parameters=True)
     alone = copy.deepcopy(wrapper.module)
     x = torch.randn(7, 3).to(device)
@@ -197,7 +184,7 @@ def test_a_single_chunk_is_computed_as_by_batch_norm(topology):
 
 @pytest.mark.parametrize("options", [{"in_turn": True}, {}])
 def test_a_replica_in_evaluation_waits_for_no_other(topology, options):
-    wrapper, device = wrapped(topology, 2, Pair(first, only_without_marks), **options)
+    wrapper, device = wrapped(topology, 2, Pair("first", "only_without_marks"), **options)
     x = marked(4, device)
     module = wrapper.eval().module
     checks.same(wrapper(x), torch.cat([module(x[:2]), module(x[2:])]))
@@ -227,9 +214,9 @@ def test_other_classes_are_refused_and_nothing_is_converted(kind):
 
 
 @pytest.mark.parametrize("devices", [2, 3, ["cpu"] * 2])
-@pytest.mark.parametrize("fail", [fail_if_marked, sleep_then_fail_if_marked])
+@pytest.mark.parametrize("fail", ["fail_if_marked", "sleep_then_fail_if_marked"])
 def test_the_exception_of_a_replica_is_raised(topology, devices, fail):
-    wrapper, device = wrapped(topology, devices, Pair(fail, first))
+    wrapper, device = wrapped(topology, devices, Pair(fail, "first"))
     with pytest.raises(KeyError, match="marked"):
         wrapper(marked(6, device))
 
@@ -237,14 +224,14 @@ def test_the_exception_of_a_replica_is_raised(topology, devices, fail):
 @pytest.mark.parametrize("devices", [2, 3, ["cpu"] * 2])
 def test_a_replica_that_does_not_call_a_layer_is_an_error(topology, devices):
     count = devices if isinstance(devices, int) else len(devices)
-    wrapper, device = wrapped(topology, devices, Pair(only_without_marks))
+    wrapper, device = wrapped(topology, devices, Pair("only_without_marks"))
     ended = rf"SyncBatchNorm 'first' and replica {count - 1} has ended"
     with pytest.raises(RuntimeError, match=ended):
         wrapper(marked(6, device))
 
 
 def test_a_forward_after_an_error_has_the_right_output(topology):
-    wrapper, device = wrapped(topology, 3, Pair(first, fail_if_marked, second))
+    wrapper, device = wrapped(topology, 3, Pair("first", "fail_if_marked", "second"))
     with pytest.raises(KeyError):
         wrapper(marked(6, device))
     checks.same(wrapper(marked(6, device) * 0), torch.zeros(6, 3))
@@ -253,8 +240,8 @@ def test_a_forward_after_an_error_has_the_right_output(topology):
 @pytest.mark.parametrize(
     ("step", "options", "text"),
     [
-        (in_other_order, {}, r"in SyncBatchNorm '(first|second)' and replica 1 wai"),
-        (first, {"in_turn": True}, r"SyncBatchNorm .* one after the other.*in_turn"),
+        ("in_other_order", {}, r"in SyncBatchNorm '(first|second)' and replica 1 wai"),
+        ("first", {"in_turn": True}, r"SyncBatchNorm .* one after the other.*in_turn"),
     ],
 )
 def test_replicas_that_do_not_compute_a_layer_together_are_refused(topology, step, options, text):
@@ -265,13 +252,13 @@ def test_replicas_that_do_not_compute_a_layer_together_are_refused(topology, ste
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_training_in_map_is_refused(topology, devices):
-    wrapper, device = wrapped(topology, devices, Pair(first))
+    wrapper, device = wrapped(topology, devices, Pair("first"))
     with torch.no_grad(), pytest.raises(RuntimeError, match=r"SyncBatchNorm .*map.*eval"):
         list(wrapper.map([marked(4, device)]))
 
 
 def test_a_forward_that_backward_repeats_is_refused(topology):
-    wrapper, device = wrapped(topology, 2, Pair(in_checkpoint))
+    wrapper, device = wrapped(topology, 2, Pair("in_checkpoint"))
     with pytest.raises(RuntimeError, match=r"SyncBatchNorm .*checkpoint"):
         wrapper(marked(4, device)).sum().backward()
 

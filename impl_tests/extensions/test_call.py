@@ -10,11 +10,6 @@ import impl
 from spec_tests import checks
 
 
-def check_same(found, expected):
-    for value, other in zip(found, expected, strict=True):
-        checks.same(value, other, tolerance=checks.LAYER)
-
-
 class Repeated(nn.Module):
     def __init__(self):
         super().__init__()
@@ -58,13 +53,18 @@ def test_a_method_computes_as_on_the_module(topology, build, count, rows, calls)
     x = torch.randn(rows, 2, device=topology.take(1)[0], requires_grad=True)
     found = wrapper.call("repeat", x, count=calls)
     expected = wrapper.module.repeat(x, count=calls)
-    checks.same(found, expected, tolerance=checks.LAYER)
+    with torch.no_grad(), wrapper.hold():
+        batches = [{"x": x, "count": calls}] * 2
+        outputs = [wrapper.call("repeat", x, count=calls), *wrapper.map(batches, method="repeat")]
+        of_layer = wrapper.call("calls_of_layer", x)
+    for output in (found, *outputs):
+        checks.same(output, expected, tolerance=checks.LAYER)
+    checks.same(of_layer, wrapper.module.layer(x), tolerance=checks.LAYER)
     if calls:
-        grads = [
-            torch.autograd.grad(output.sum(), [x, *wrapper.module.parameters()])
-            for output in (found, expected)
-        ]
-        check_same(*grads)
+        leaves = [x, *wrapper.module.parameters()]
+        grads = (torch.autograd.grad(output.sum(), leaves) for output in (found, expected))
+        for pair in zip(*grads, strict=True):
+            checks.same(*pair, tolerance=checks.LAYER)
 
 
 def test_without_devices_the_method_of_the_module_is_called():
@@ -73,24 +73,6 @@ def test_without_devices_the_method_of_the_module_is_called():
     wrapper = impl.DataParallel(module, ["cpu"])
     wrapper.device_ids = []
     checks.same(wrapper.call("repeat", x), module.repeat(x))
-
-
-def test_a_block_of_hold_keeps_the_replicas_for_methods(topology, build):
-    wrapper = build(2)
-    x = torch.randn(4, 2, device=topology.take(1)[0])
-    with torch.no_grad(), wrapper.hold():
-        found = [wrapper.call("repeat", x), wrapper(x), wrapper.call("calls_of_layer", x)]
-        module = wrapper.module
-        expected = [module.repeat(x), module(x), module.layer(x)]
-    check_same(found, expected)
-
-
-def test_map_computes_whole_batches_by_a_method(topology, build):
-    wrapper = build(2)
-    batches = [torch.randn(rows, 2, device=topology.take(1)[0]) for rows in (3, 1, 2)]
-    with torch.no_grad():
-        found = list(wrapper.map(batches, method="repeat"))
-        check_same(found, map(wrapper.module.repeat, batches))
 
 
 def test_results_of_different_lengths_name_the_shape_of_each_replica(topology, build):
