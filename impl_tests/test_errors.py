@@ -58,6 +58,18 @@ def test_error_of_another_process_is_raised_with_its_text():
     assert error.__traceback__ is None
 
 
+class PrefixingError(Exception):
+    """An exception whose constructor puts a word before the text."""
+
+    def __init__(self, text):
+        super().__init__(f"prefix: {text}")
+
+
+def test_message_of_a_constructor_that_keeps_the_text_is_not_replaced():
+    with pytest.raises(PrefixingError, match=r"^prefix: Caught PrefixingError"):
+        reraise(PrefixingError("first"), LOCATION)
+
+
 def test_an_error_with_more_causes_than_the_recursion_limit_is_reported():
     error = ValueError("first cause")
     for _ in range(sys.getrecursionlimit()):
