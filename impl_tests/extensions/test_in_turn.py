@@ -15,7 +15,7 @@ from torch.overrides import BaseTorchFunctionMode
 
 import impl
 from spec_tests import checks
-from spec_tests.checks.leaks import disable_gc, find_alive
+from spec_tests.checks.leaks import check_freed, disable_gc
 from spec_tests.strategies.small_modules import Calls
 
 
@@ -95,7 +95,7 @@ def test_outputs_of_modules_in_turn_are_freed(topology):
         outputs = in_turn(topology, [nn.Identity()] * 3, [(x + n,) for n in range(3)])
         references = [weakref.ref(output) for output in outputs]
         del outputs
-        assert not find_alive(references)
+        check_freed(references)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from spec_tests.checks.comparison import same
+
 #: Seconds after which `wait_until` gives up if the process does nothing, and in any case.
 _IDLE_LIMIT, _LIMIT = 2.0, 20.0
 #: Processor time, in seconds, that the wait itself may take in `_IDLE_LIMIT`.
@@ -53,10 +55,13 @@ def disable_gc() -> Iterator[None]:
         gc.enable()
 
 
-def find_alive(references: Sequence[weakref.ref[object]]) -> list[str]:
-    """Wait until the objects of ``references`` are freed; return the classes of the others."""
+def check_freed(references: Sequence[weakref.ref[object]]) -> None:
+    """Wait until the objects of ``references`` are freed; fail with the classes of the others."""
+    __tracebackhide__ = True
     wait_until(lambda: all(reference() is None for reference in references))
-    return [type(found).__name__ for reference in references if (found := reference()) is not None]
+    alive = (reference() for reference in references)
+    found = [type(each).__name__ for each in alive if each is not None]
+    same(found, [], place="objects kept alive")
 
 
 def wait_for_thread_count(count: int) -> bool:

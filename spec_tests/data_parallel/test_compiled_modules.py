@@ -13,7 +13,7 @@ from spec_tests.checks.compile_backends import (
     CountingBackend,
     GraphBreaking,
 )
-from spec_tests.checks.leaks import disable_gc, find_alive
+from spec_tests.checks.leaks import check_freed, disable_gc
 from spec_tests.checks.training_step import flatten, train_step
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.compiled_modules import COMPILATIONS
@@ -183,7 +183,7 @@ def test_replicas_are_freed_after_the_call(target, topology):
         references = [weakref.ref(replica) for replica in replicas]
         target.parallel_apply.parallel_apply(replicas, rows, devices=placed)
         del replicas
-        assert not find_alive(references)
+        check_freed(references)
 
 
 @clause("divergences.RE-1.backward-through-compiled-replicas")

@@ -5,7 +5,7 @@ import weakref
 import torch
 from torch import nn
 
-from spec_tests.checks.leaks import disable_gc, find_alive
+from spec_tests.checks.leaks import check_freed, disable_gc
 from spec_tests.machine.clauses import clause
 
 
@@ -25,4 +25,4 @@ def test_a_call_leaves_no_references_to_its_tensors(target, topology):
     """PyTorch 0.3 (#4865): recursive closures were reference cycles that kept the batch."""
     with disable_gc():
         references = forward_and_backward(target, topology)
-        assert not find_alive(references)
+        check_freed(references)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.checks.leaks import (
+    check_freed,
     disable_gc,
-    find_alive,
     silence_thread_errors,
     wait_for_thread_count,
 )
@@ -66,7 +66,7 @@ def test_a_call_keeps_no_module_input_or_result_alive(target, topology, count):
     references = []
     with disable_gc():
         apply(target, topology, [Double() for _ in range(count)], references)
-        assert not find_alive(references)
+        check_freed(references)
 
 
 @clause("parallel_apply.leftovers.tensors-of-a-failure")
@@ -76,7 +76,7 @@ def test_a_handled_failure_keeps_no_tensor_of_a_module_alive(target, topology, c
         references = references_after_failure(target, topology, [ExceptionSpec()] * count)
         tensors = references[2 * count :]
         assert len(tensors) == count
-        assert not find_alive(tensors)
+        check_freed(tensors)
 
 
 @clause("divergences.PA-6.nothing-outlives-the-handler")
@@ -86,7 +86,7 @@ def test_an_error_keeps_no_module_or_tensor_alive_after_its_handler(target, topo
     with disable_gc():
         references = references_after_failure(target, topology, errors)
         assert len(references) == 3 * len(errors)
-        assert not find_alive(references)
+        check_freed(references)
 
 
 @clause("parallel_apply.leftovers.threads")

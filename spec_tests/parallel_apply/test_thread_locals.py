@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests import checks
-from spec_tests.checks.leaks import disable_gc, find_alive
+from spec_tests.checks.leaks import check_freed, disable_gc
 from spec_tests.checks.thread_order import TIMEOUT
 from spec_tests.machine.clauses import clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
@@ -137,7 +137,7 @@ def test_thread_locals_of_modules_are_freed_after_the_call(
         with suppress(ValueError):
             run(target, topology, modules)
         assert len(references) == count
-        assert not find_alive(references)
+        check_freed(references)
 
 
 @clause("parallel_apply.state.thread-hooks")
