@@ -116,7 +116,7 @@ _TEMPLATE = """\
 {comment}
 
 {imports}
-
+{marks}
 
 {test}
 
@@ -149,7 +149,7 @@ def add_program(
             test = _pinned_test(item, drawn_arguments(item, error), expressions)
         else:
             lines = [f"    {line}" for line in statements(expressions)]
-            test = _join(item, ["target", "topology"], lines, expressions)
+            test = _join(item, ["target", "topology"], lines)
     except NoExpressionError as missing:
         # Import the test. Hypothesis draws its arguments again.
         expressions, selection = Expressions(), f' + "::" + {item.name!r}'
@@ -158,11 +158,15 @@ def add_program(
     for fixture in _fixtures(item):
         expressions.add_import(fixture.__module__, fixture.__name__)
     expressions.add_import("spec_tests.cli.run")
+    marks = _marks(item)
+    if marks:
+        expressions.add_import("pytest")
     says = clauses.of_run(item.config)[violated].says
     about = f"{violated}: {says}\n\n{failure.text}\n\nRepeats {item.nodeid}."
     text = _TEMPLATE.format(
         comment="\n".join(f"# {line}".rstrip() for line in about.splitlines()),
         imports=expressions.imports,
+        marks=marks,
         test=test,
         selection=selection,
         options=", ".join(map(repr, options)),
@@ -209,21 +213,20 @@ def _pinned_test(item: pytest.Item, drawn: Mapping[str, Any], expressions: Expre
     arguments = [name for name in names if name not in values]
     if missing := {*arguments} - {*getattr(item, "fixturenames", ())}:
         raise NoExpressionError(f"the failure shows no value of {', '.join(sorted(missing))}")
-    return _join(item, arguments, [*lines, *([""] if lines else []), _body(function)], expressions)
+    return _join(item, arguments, [*lines, *([""] if lines else []), _body(function)])
 
 
-def _join(
-    item: pytest.Item, arguments: Sequence[str], lines: Sequence[str], expressions: Expressions
-) -> str:
-    """Return the text of a test with the marks and the name of ``item``."""
-    marks = [
-        f"@pytest.mark.filterwarnings({', '.join(map(repr, mark.args))})"
-        for mark in item.iter_markers("filterwarnings")
-    ]
-    if marks:
-        expressions.add_import("pytest")
-    head = [*marks, f"def {_function(item).__name__}({', '.join(arguments)}):"]
-    return "\n".join([*head, *lines, ""])
+def _join(item: pytest.Item, arguments: Sequence[str], lines: Sequence[str]) -> str:
+    """Return the text of a test with the name of ``item``."""
+    head = f"def {_function(item).__name__}({', '.join(arguments)}):"
+    return "\n".join([head, *lines, ""])
+
+
+def _marks(item: pytest.Item) -> str:
+    """Return the marks of ``item`` with filters of warnings: a program may import its test."""
+    args = [mark.args for mark in item.iter_markers("filterwarnings")]
+    marks = [f"pytest.mark.filterwarnings({', '.join(map(repr, each))})" for each in args]
+    return f"\npytestmark = [{', '.join(marks)}]\n" if marks else ""
 
 
 def _add_global(name: str, value: Any, user: str, expressions: Expressions) -> None:
