@@ -13,7 +13,7 @@ ABSENT = "not-run"
 REGRESSION, IMPROVEMENT, APPEARED, GONE = "regression", "improvement", "appeared", "disappeared"
 OTHERWISE = "fails otherwise"
 #: What is printed in place of the verdict of a clause with a record out of date.
-LEFT = "passes, record left"
+LEFT = "passes, still recorded"
 #: A failure that the register of the new run records or declares, and a record out of date.
 RECORDED, REPAIRED = "recorded", "repaired"
 

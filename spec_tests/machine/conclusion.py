@@ -1,7 +1,7 @@
 """The conclusion of a run: the table of verdicts by chapter, and whether the target conforms."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from spec_tests.machine import clauses, register
@@ -44,6 +44,7 @@ def conclude(
     specification: Mapping[str, Clause],
     suite: str | None = None,
     torch: str | None = None,
+    stale: Collection[str] = (),
 ) -> Conclusion:
     """Return the conclusion of a run.
 
@@ -52,6 +53,7 @@ def conclude(
         specification: The clauses of the suite by id.
         suite: The version of the suite in the metadata of a saved run; None for this version.
         torch: The version of PyTorch of a saved run; None for the installed one.
+        stale: Failed clauses whose tests pass, because their records are out of date.
     """
     members = [clause.id for clause in specification.values() if clause.is_about_target]
     counts = Counter(verdicts.get(name, "not-run") for name in members)
@@ -69,17 +71,22 @@ def conclude(
         return Conclusion("is not decided", f"the run is of another suite, {suite}", note)
     if not is_whole:
         return Conclusion("is not decided", text)
-    violated = {name for name in members if verdicts[name] in _VIOLATED}
+    out_of_date = {*members} & {*stale}
+    violated = {name for name in members if verdicts[name] in _VIOLATED} - out_of_date
     first = violated - register.violated_by_reference(torch)
     # A failure of one clause may leave others undecided.
     if decided * 10 < len(members) * 9 and not any(verdicts[name] == "fail" for name in first):
         return Conclusion("is not decided", text, note)
-    if not violated:
+    if not violated and not out_of_date:
         return Conclusion("conforms", text, note)
-    text += "; " + ", ".join(f"{counts[each]} {each}" for each in _VIOLATED if counts[each])
-    if not first:
+    counts["fail"] -= len(out_of_date)
+    parts = [f"{counts[each]} {each}" for each in _VIOLATED if counts[each]]
+    parts += [f"{len(out_of_date)} with records that are out of date"] if out_of_date else []
+    text += f"; {', '.join(parts)}"
+    if not first and not out_of_date:
         return Conclusion(AS_REFERENCE, text, note)
-    text += f"; {len(first)} of them pass in {REFERENCE}"
+    if first:
+        text += f"; {len(first)} of the {len(violated)} violated clauses pass in {REFERENCE}"
     return Conclusion("does not conform", text, note)
 
 
@@ -134,4 +141,10 @@ def summary_lines(
             f"{undecided} of {clauses.count(undecided + counts['fail'])} with failed tests are "
             "not-run: their tests fail in facts of other clauses"
         )
+    chapters = {specification[name].chapter for name in verdicts.keys() & specification.keys()}
+    for chapter, number in Counter(
+        clause.chapter for clause in specification.values() if clause.id not in verdicts
+    ).items():
+        if chapter in chapters:
+            lines.append(f"not selected in the chapter {chapter}: {clauses.count(number)}")
     return [*lines, *filter(None, (conclusion.claim, conclusion.note))]

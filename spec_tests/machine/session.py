@@ -87,6 +87,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     topology, reason = topology_of(config), lacks_reference(config)
     return [
         " ".join([f"target: {target_of(config)}", *map_options(config)]),
+        *([f"register: {path}"] if (path := register_of(config)) else []),
         f"reference: {f'{NO_REFERENCE}, because {reason}' if reason else REFERENCE}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",

@@ -238,7 +238,8 @@ class Recorder:
         evidence = find_evidence(self.tests)
         if not evidence:
             return []
-        concluded = conclusion.conclude(self.verdicts, self._specification)
+        stale = [name for name, each in evidence.items() if each.is_stale]
+        concluded = conclusion.conclude(self.verdicts, self._specification, stale=stale)
         lines = conclusion.summary_lines(evidence, self._specification, concluded)
         if lost := [test.test for test in self.tests if test.fails_run and not test.clause]:
             lines.append(f"{len(lost)} tests failed before their clauses were known: {lost[0]}")

@@ -65,7 +65,7 @@ def test_diff_tells_recorded_and_repaired_failures_from_changes_of_the_target():
     new["a.fixed"] = Evidence("fail", failure=stale)
     new["a.lacking"] = Evidence("not-offered", declared="comm.scatter")
     assert diff.changes(old, new) == [
-        ("repaired", "a.fixed", "known", "passes, record left"),
+        ("repaired", "a.fixed", "known", "passes, still recorded"),
         ("improvement", "a.better", "known", "pass"),
         ("recorded", "a.known", "fail", "known"),
         ("recorded", "a.lacking", "fail", "not-offered"),

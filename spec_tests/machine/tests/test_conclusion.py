@@ -38,6 +38,17 @@ def test_only_a_whole_run_without_failures_of_the_target_conforms(changed, claim
     assert conclude(found, SPECIFICATION).claim.startswith(claim)
 
 
+def test_failures_of_records_that_are_out_of_date_are_counted_apart():
+    other, third = ABOUT_TARGET[1:3]
+    found = {**PASSED, ONE: "known", other: "fail", third: "fail"}
+    claim = conclude(found, SPECIFICATION, stale=[third]).claim
+    passing = len({ONE, other} - VIOLATED)
+    assert claim.endswith(
+        "; 1 fail, 1 known, 1 with records that are out of date; "
+        f"{passing} of the 2 violated clauses pass in torch.nn.parallel"
+    )
+
+
 def test_a_run_of_another_suite_is_not_decided():
     claim = f"{TITLE} is not decided: the run is of another suite, 0.9+1234567"
     assert conclude(PASSED, SPECIFICATION, "0.9+1234567").claim == claim

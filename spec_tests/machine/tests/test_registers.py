@@ -92,7 +92,7 @@ REFUSED = {
     "inherits-itself": ('inherits = "own"', "the suite has no other register 'own'"),
     "inherits-a-file": ('inherits = "../base"', "the suite has no other register '../base'"),
     "lacks-an-unknown-part": ('lacks = ["a.one"]', 'lacks "a.one": a name begins with one of '),
-    "lacks-a-part-that-exists": ('lacks = ["comm"]', 'lacks "comm": the target has this name; '),
+    "lacks-a-part-that-exists": ('lacks = ["comm"]', "lacks comm: the target has these names; "),
 }
 
 
