@@ -127,7 +127,8 @@ class Failure:
         """Return a key that is equal for failures of clauses with one cause.
 
         One text of the target's errors is one cause everywhere, and one named part of results,
-        such as ``former_parameters``, is one in its chapter.
+        such as ``former_parameters``, is one in its chapter. A value without a name, which is no
+        tensor, says little: it is a cause of its clause.
         """
         if self.kind == "assert":
             return clause, *self.key
@@ -136,6 +137,8 @@ class Failure:
         places = {fact.place for fact in self.facts if not fact.place.startswith(_COMMON)}
         if places and self.kind == "differs":
             return clause.partition(".")[0], *sorted(places)
+        if self.kind == "differs" and all(fact.name == "value" for fact in self.facts):
+            return clause, *self.key
         part = "" if self.kind in _ANYWHERE else ".".join(clause.split(".")[:2])
         return part, *self.key
 
@@ -234,7 +237,8 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
 def error_line(name: str, text: str) -> str:
     """Return an error as one line: its class, and the error of a replica or its first line."""
     line = _cause(text) or text.strip().partition("\n")[0]
-    return f"{name}: {line}" if line else name
+    # The error of a replica begins with its own class.
+    return line if line.startswith(f"{name}: ") else f"{name}: {line}" if line else name
 
 
 def error_fact(name: str, text: str, place: str = "error") -> Fact:

@@ -26,8 +26,9 @@ from spec_tests.machine import capabilities
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import REFERENCE, Target
 
-#: The length in characters to which each of two values in a text is cut.
-_MAX_VALUE = 400
+#: The length in characters to which each of two values in a text is cut. A line of the terminal
+#: has both.
+_MAX_VALUE = 180
 #: The length in characters to which each of two values in a title is cut.
 _MAX_BRIEF = 100
 
@@ -271,11 +272,27 @@ def differences(
             named = _inner_place(place, key)
             yield from differences(member, expected[key], named, tolerance, f"{path}[{key!r}]")
     elif type(actual) is not type(expected) or actual != expected:
+        fact = _value_fact(actual, expected, place)
+        path, actual, expected = _differing_entry(actual, expected, path)
         found, wanted = _shorten_both(_describe(actual), _describe(expected), _MAX_VALUE)
         text = f"{path} is {found}, expected {wanted}"
         brief = ", expected ".join(_shorten_both(_line(actual), _line(expected), _MAX_BRIEF))
         title = brief if isinstance(actual, Raised) else f"{path} is {brief}"
-        yield Difference(path, _value_fact(actual, expected, place), text, title)
+        yield Difference(path, fact, text, title)
+
+
+def _differing_entry(actual: Any, expected: Any, path: str) -> tuple[str, Any, Any]:
+    """Return the first entry that differs in long containers with equal keys, and its path."""
+    if (
+        type(actual) is type(expected)
+        and isinstance(expected, list | tuple | dict)
+        and len(_describe(actual)) + len(_describe(expected)) > 2 * _MAX_BRIEF
+        and [key for key, _ in _items(actual)] == [key for key, _ in _items(expected)]
+    ):
+        for key, member in _items(actual):
+            if type(member) is not type(expected[key]) or member != expected[key]:
+                return _differing_entry(member, expected[key], f"{path}[{key!r}]")
+    return path, actual, expected
 
 
 def _inner_place(place: str, key: object) -> str:

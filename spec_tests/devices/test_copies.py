@@ -90,7 +90,7 @@ def test_pageable_memory_may_change_after_a_copy(topology):
             copy = source.to(device, non_blocking=True)
             source.fill_(-1)
             found = copy.cpu().tolist()
-        assert found == [1, 2, 3, 4], f"a copy to {device} has the values {found}"
+        assert found == [1, 2, 3, 4], f"a copy to {device} has the values {found}, not 1 to 4"
 
 
 @clause("devices.copies.pinned")
@@ -103,7 +103,7 @@ def test_pinned_memory_may_be_freed_after_a_copy(topology):
             new = torch.full((4,), -1.0).pin_memory()
             found = (copy * 2).tolist()
         del new
-        assert found == [2, 4, 6, 8], f"a copy to {device} has the values {found}"
+        assert found == [2, 4, 6, 8], f"a copy to {device} has {found}, not [2, 4, 6, 8]"
 
 
 @clause("devices.copies.after-source")
@@ -112,7 +112,7 @@ def test_a_copy_follows_the_work_on_its_source(topology):
     with late_copies(topology):
         source = queued_arange(topology, 0, 4)
         found = source.to(topology.device(1), non_blocking=True).tolist()
-    assert found == [1, 2, 3, 4], f"the copy has the values {found}"
+    assert found == [1, 2, 3, 4], f"the copy has the values {found}, not 1 to 4"
 
 
 @clause("devices.copies.after-destination")

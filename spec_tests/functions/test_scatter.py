@@ -121,7 +121,8 @@ def test_concurrent_calls_restore_current_device_and_streams(target, topology):
         thread.join()
     assert len(places) == 2
     for before, after in places:
-        assert after == before
+        checks.same(after[0], before[0], place="current device")
+        checks.same(after[1], before[1], place="current streams")
 
 
 @clause("functions.get-stream")

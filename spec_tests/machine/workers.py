@@ -63,7 +63,8 @@ class Workers:
         ended, config = judge.PROCESS_ENDED, sched.config
         worker: Any = report.node
         if stack := time_limit.pop_stack(worker.workerinput):
-            ended = replace(judge.TIME_IS_UP, text=f"{judge.TIME_IS_UP.text}: {stack}")
+            text = f"{judge.TIME_IS_UP.text}: {stack}"
+            ended = replace(judge.TIME_IS_UP, text=text, error=text.partition(":\n")[0])
         report.longrepr = ended.text
         report.user_properties += self._properties.get(crashitem, [])
         record = verdicts.property_of(report, ended.kind)

@@ -62,7 +62,7 @@ def test_each_replica_gets_its_own_containers(target, topology, kind, slots):
     inputs = Container(kind, (7, None)).build(topology)
     found = target.scatter_gather.scatter([inputs], topology.take(slots))
     ids = {id(inputs), *(id(container) for [container] in found)}
-    checks.same(len(ids), len(slots) + 1, kind)
+    checks.same(len(ids), len(slots) + 1, kind, place="number of distinct containers")
 
 
 #: For each clause: code of objects that every replica gets.

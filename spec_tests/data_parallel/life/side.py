@@ -15,6 +15,16 @@ from spec_tests.checks.snapshot import snapshot
 from spec_tests.data_parallel.life import log
 from spec_tests.data_parallel.life.program import traceback_end
 from spec_tests.data_parallel.life.root import take_called
+from spec_tests.failure import error_line
+
+
+class ErrorClass(str):
+    """The name of the class of an error. Its ``repr`` shows the text of the error, too."""
+
+    line = ""
+
+    def __repr__(self) -> str:
+        return self.line
 
 
 @dataclass
@@ -48,7 +58,8 @@ class Side:
         try:
             result = snapshot(change(self), {}, strides=False)
         except Exception as error:
-            result = type(error).__name__
+            result = ErrorClass(type(error).__name__)
+            result.line = error_line(result, str(error))
             self.error = f"\n{traceback_end(error)}"
         self.calls = log.take()
         return result
