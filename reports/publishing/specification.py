@@ -61,6 +61,11 @@ clause, *source* links a public thread, if there is one.
 
 ## How to read a clause
 
+Each clause has a *basis*, its evidence: *documented* by PyTorch; a *law* that every implementation
+satisfies; *observed* in a run of torch.nn.parallel (*real*), of the primitives in PyTorch's CUDA
+build (*binary*), or of the suite's stand-ins for them (*stand-in*); or *relied on* by programs
+over several devices.
+
 Cite a clause by its id: `comm.scatter.slices`. The id does not change if the clause gets another
 chapter.
 `parallel-conformance clauses comm.scatter` prints the clauses whose ids begin with `comm.scatter`,
