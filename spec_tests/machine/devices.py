@@ -134,8 +134,8 @@ def make_topology(
     if current is None or current.type != accelerator:
         own = "" if current is None or current.type == "sim" else f"{current.type} and "
         raise pytest.UsageError(
-            f"--accelerator {accelerator}: this machine has {own}sim (simulated); "
-            "-p MODULE imports another back end"
+            f"--accelerator {accelerator}: no such accelerator; this machine has {own}sim "
+            "(simulated); -p MODULE imports another back end"
         )
     cuda_stand_ins.enable()
     if accelerator == "cuda":
