@@ -37,7 +37,7 @@ TIME_IS_UP = Failure("time", (Fact("process", "time limit"),), "the time limit e
 #: A line of pytest about an option that changes nothing in `parallel-conformance run`.
 _HINT = "Use -v to get more diff"
 #: Matches the address of an object or of memory, which each run changes.
-_ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<![.\d])\d{12,}\b")
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<![.\d])\d{12,15}\b")
 #: The number of frames that are kept at both ends of a long traceback.
 _FIRST, _LAST = 100, 20
 
@@ -209,11 +209,8 @@ def add_failure(
         report.outcome = "skipped"
         report.wasxfail = f"known: {record}"
     names = verdicts.clauses_in(report)
-    selected = {
-        name: clause
-        for name, clause in specification.items()
-        if not chosen or name in names or any(map(clause.is_named_by, chosen))
-    }
+    kept = {*names, *(clauses.matching(chosen, specification) if chosen else specification)}
+    selected = {name: clause for name, clause in specification.items() if name in kept}
     violated = violated_by(failure, names, selected)
     report.user_properties += [(verdicts.FAILS, name) for name in violated]
     report.user_properties.append((verdicts.FAILURE, failure.dumps()))
