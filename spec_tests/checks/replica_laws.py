@@ -80,7 +80,8 @@ def replica_tensors(replica: nn.Module, source: nn.Module) -> dict[str, Tensor]:
     copies = {name: attrgetter(name)(replica) for name in named_tensors(source)}
     for name, copy in copies.items():
         if not isinstance(copy, Tensor):
-            raise AssertionError(f"{name} of the replica is a {type(copy).__name__}")
+            text = f"{name} of the replica is a {type(copy).__name__}"
+            raise failed(Failure("differs", (Fact("output", "class"),), text))
     return copies
 
 

@@ -66,11 +66,11 @@ class RunMonitor:
         """Return whether a test has failed."""
         return any(test.verdict in ("fail", "not-offered") for test in self._log.tests)
 
-    def undecided(self) -> list[str]:
-        """Return the clauses about the target that the run has not decided."""
+    def not_decided(self) -> list[str]:
+        """Return the clauses about the target of which the run has no verdict."""
         found, specification = self._log.verdicts, clauses.load()
-        undecided = [name for name in found if found[name] in ("not-run", "not-offered")]
-        return [name for name in undecided if specification[name].is_about_target]
+        names = [name for name in found if found[name] in ("not-run", "not-offered")]
+        return [name for name in names if specification[name].is_about_target]
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:

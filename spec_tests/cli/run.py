@@ -47,9 +47,9 @@ def _run(options: argparse.Namespace) -> int:
         status = pytest.ExitCode.TESTS_FAILED
     if status == pytest.ExitCode.TESTS_FAILED and monitor.has_only_missing_names():
         return NOT_OFFERED
-    undecided = monitor.undecided() if options.require_decided else []
-    if status == pytest.ExitCode.OK and undecided:
-        print(f"--require-decided: {clauses.count(len(undecided))} not decided")
+    not_decided = monitor.not_decided() if options.require_decided else []
+    if status == pytest.ExitCode.OK and not_decided:
+        print(f"--require-decided: {clauses.count(len(not_decided))} not decided")
         return UNDECIDED
     return status
 

@@ -70,8 +70,8 @@ class _Timer:
     def _reached_limit(self) -> str:
         """Return which limit the test has reached; empty if it has reached none."""
         if self._limit is not None:
-            has_ended = time.monotonic() - self._start < self._limit
-            return "" if has_ended else f"it has not ended in {self._limit:g} s"
+            is_within = time.monotonic() - self._start < self._limit
+            return "" if is_within else f"it has not ended in {self._limit:g} s"
         if time.monotonic() - self._example > EXAMPLE_LIMIT:
             return f"an example has not ended in {EXAMPLE_LIMIT} s"
         if time.process_time() - self._processor > PROCESSOR_LIMIT:
