@@ -140,7 +140,7 @@ class OutputLeaves:
         if branch is None:
             branch = self._output_branch(values)
             recipes = _find_recipes(values, branch)
-        elif not self._attribute_depth and _are_ragged(values):
+        elif not (self._attribute_depth or self._is_in_cache) and _are_ragged(values):
             self.lists.append((branch(values[0], []), values, path))
             return self.lists[-1][0]
         children: list[Node] = []
@@ -225,16 +225,24 @@ class OutputLeaves:
         is_shared = len(row) > 1 and all(value is row[0] for value in row)
         if not is_item and (is_shared or not find_tensors(list(row), "attributes")):
             return Constant(row[0])
-        counts, opened = (len(self.gathered), len(self.attributes)), self._open.copy()
+        counts, opened = self._counts(), self._open.copy()
         self._attribute_depth += not is_item
         try:
             return self.flatten(row, path)
         except RecursionError:
-            del self.gathered[counts[0] :], self.attributes[counts[1] :]
+            self._undo(counts)
             self._open = opened
             return Constant(row[0])
         finally:
             self._attribute_depth -= not is_item
+
+    def _counts(self) -> tuple[int, int, int]:
+        return len(self.gathered), len(self.attributes), len(self.lists)
+
+    def _undo(self, counts: tuple[int, int, int]) -> None:
+        """Remove what was added after ``counts``."""
+        for added, count in zip((self.gathered, self.attributes, self.lists), counts, strict=True):
+            del added[count:]
 
     def _flatten_iterable(self, values: Sequence[Any], path: KeyPath) -> Node:
         try:
@@ -261,7 +269,7 @@ class OutputLeaves:
 
     def _flatten_cache(self, values: Sequence[Any], path: KeyPath) -> Node:
         """Flatten caches, or layers of caches. If they cannot be joined whole, list the caches."""
-        counts, is_outermost = (len(self.gathered), len(self.attributes)), not self._is_in_cache
+        counts, is_outermost = self._counts(), not self._is_in_cache
         self._is_in_cache = True
         try:
             if self._dim != 0:
@@ -275,7 +283,7 @@ class OutputLeaves:
         except Exception as error:
             if not is_outermost:
                 raise
-            del self.gathered[counts[0] :], self.attributes[counts[1] :]
+            self._undo(counts)
             return Constant(_warn_not_gathered(values, "be joined", error))
         finally:
             self._is_in_cache = not is_outermost
@@ -362,7 +370,7 @@ def _has_list(node: Node) -> bool:
 
 
 def _are_ragged(values: Sequence[Any]) -> bool:
-    """Return whether values are lists, or tuples, of tensors that differ in length."""
+    """Return whether values are lists, or tuples, that differ in length."""
     return (
         type(values[0]) is not dict
         and all(isinstance(value, list | tuple) for value in values)

@@ -204,3 +204,12 @@ def test_caches_are_listed_along_another_dimension():
     caches = [caches_of(chunk)[0] for chunk in torch.ones(2, 7).split([4, 3], 1)]
     with pytest.warns(UserWarning, match="joined along dim 0 only, not along dim 1"):
         assert gather(caches, "cpu", 1) == caches
+
+
+def test_caches_with_other_numbers_of_layers_are_listed():
+    caches = [caches_of(chunk)[0] for chunk in torch.ones(7, 2).split([4, 3])]
+    caches[0].layers.append(caches[0].layers[0])
+    with pytest.warns(UserWarning, match="be joined"):
+        found = gather([{"cache": cache, "x": cache.layers[0].keys} for cache in caches], "cpu")
+    assert found["cache"] == caches
+    assert len(found["x"]) == 7
