@@ -100,7 +100,8 @@ def _worker_options(options: argparse.Namespace) -> list[str]:
     Options of the user that choose workers, or that need a single process, take precedence.
     """
     given = any(
-        re.match(r"-n|--(numprocesses|dist|pdb|trace)", argument) for argument in options.pytest
+        re.match(r"-n|--(numprocesses|dist|pdb|trace)(=|$)", argument)
+        for argument in options.pytest
     )
     return [*([] if given else ["-n1"]), f"--max-worker-restart={MAX_RESTARTS}"]
 

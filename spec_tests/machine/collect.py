@@ -167,7 +167,7 @@ def _is_in_chapter(path: Path, suite: Path) -> bool:
 
 def _is_whole_suite(config: pytest.Config) -> bool:
     # Options that select tests may leave out tests of a clause.
-    selections = ("keyword", "markexpr", "lf", "deselect", "own_tests")
+    selections = ("keyword", "markexpr", "lf", "deselect", "own_tests", "ignore", "ignore_glob")
     narrowed = any(config.getoption(selection, default=None) for selection in selections)
     roots = {Path(arg).resolve() for arg in config.args}
     suite = suite_of(config)

@@ -46,14 +46,15 @@ def run(name: str, topology: Topology) -> None:
     # Hypothesis has no public function that runs a decorated test with other settings.
     attribute = "_hypothesis_internal_use_settings"
     for test in _tests()[name]:
-        before = getattr(test, attribute, None)
-        if before is not None:
-            setattr(test, attribute, _FEW)
+        if not hasattr(test, "hypothesis"):
+            test(topology=topology)
+            continue
+        before = getattr(test, attribute)
+        setattr(test, attribute, _FEW)
         try:
             test(topology=topology)
         finally:
-            if before is not None:
-                setattr(test, attribute, before)
+            setattr(test, attribute, before)
 
 
 @cache

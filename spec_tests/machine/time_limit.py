@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 #: The chapters about single functions, and files whose tests compile modules or start processes.
-_OF_ONE_FUNCTION = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply")
+_WITH_EXAMPLE_LIMIT = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply")
 SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
 #: The limits of an example in a test of single functions: seconds, and seconds of processor time.
 EXAMPLE_LIMIT, PROCESSOR_LIMIT = 120, 60
@@ -85,7 +85,7 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
     worker = getattr(item.config, "workerinput", None)
     if worker is None or settings.method != "thread":
         return None
-    is_single = item.path.parent.name in _OF_ONE_FUNCTION and item.path.stem not in SLOW
+    is_single = item.path.parent.name in _WITH_EXAMPLE_LIMIT and item.path.stem not in SLOW
     is_given = item.config.option.has_time_limit or item.get_closest_marker("timeout") is not None
     timer = _Timer(_path(worker), settings.timeout if is_given or not is_single else None)
     item.stash[_TIMER] = timer

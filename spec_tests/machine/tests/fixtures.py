@@ -1,4 +1,7 @@
-"""Fixtures that write packages, and run commands, pytest or a small suite in a new process."""
+"""Fixtures that write packages, and run commands, pytest or a small suite.
+
+They run in the process of the test or in a new one.
+"""
 
 import gc
 import os

@@ -73,6 +73,11 @@ def test_a_run_with_workers_is_refused_without_an_internal_error(run_suite_in_ne
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
+def test_a_run_that_ignores_files_needs_no_test_of_each_clause(run_suite):
+    result = run_suite(ONE_TEST, "--ignore=elsewhere")
+    result.assert_outcomes(passed=1)
+
+
 def test_clause_option_deselects_tests_of_other_clauses(run_suite):
     result = run_suite(TWO_TESTS.format(one="False", two="pass"), "--clause", "a.t")
     result.assert_outcomes(passed=1, deselected=1)
