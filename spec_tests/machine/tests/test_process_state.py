@@ -1,0 +1,70 @@
+"""The settings of the process that a test of a target must leave as they were."""
+
+import gc
+import sys
+import threading
+import warnings
+from contextlib import chdir, contextmanager
+
+import pytest
+import torch
+
+from spec_tests.machine import process_state
+
+
+@contextmanager
+def setting(write, value, before):
+    """Write a setting inside the block."""
+    write(value)
+    try:
+        yield
+    finally:
+        write(before)
+
+
+@contextmanager
+def attribute(place, name):
+    """Replace a function of a module inside the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, name, print)
+        yield
+
+
+@contextmanager
+def filters():
+    """Add a filter of warnings inside the block."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+
+
+#: For each setting: a block that changes it.
+BLOCKS = {
+    "grad mode": torch.no_grad,
+    "inference mode": torch.inference_mode,
+    "default dtype": lambda: setting(torch.set_default_dtype, torch.half, torch.float),
+    "default device": lambda: torch.device("meta"),
+    "number of threads": lambda: setting(
+        torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads()
+    ),
+    "autocast's cache": lambda: setting(torch.set_autocast_cache_enabled, False, True),
+    "autocast of cpu": lambda: torch.autocast("cpu"),
+    "warning filters": filters,
+    "garbage collector": lambda: setting(lambda on: (gc.disable, gc.enable)[on](), False, True),
+    "current folder": lambda: chdir("/"),
+    "recursion limit": lambda: setting(
+        sys.setrecursionlimit, sys.getrecursionlimit() + 1, sys.getrecursionlimit()
+    ),
+    "hooks of sys": lambda: attribute(sys, "excepthook"),
+    "hooks of threading": lambda: attribute(threading, "excepthook"),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_changed_setting_is_named(topology, name):
+    before = process_state.read(topology)
+    with BLOCKS[name]():
+        changed = process_state.changes(before, process_state.read(topology))
+    others = {"grad mode"} if name == "inference mode" else set()
+    assert set(changed) == {name, *others}
+    assert not process_state.changes(before, process_state.read(topology))
