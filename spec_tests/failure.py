@@ -174,7 +174,7 @@ class CheckError(AssertionError):
 _noted: list[Failure] = []
 
 
-def failed(failure: Failure, text: str = "") -> CheckError:
+def noted_error(failure: Failure, text: str = "") -> CheckError:
     """Note a failure of the running test, and return the error to raise.
 
     A failure inside a replica may reach the test as another error with the same text; see

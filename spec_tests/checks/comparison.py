@@ -19,7 +19,7 @@ from spec_tests.failure import (
     Failure,
     error_fact,
     error_line,
-    failed,
+    noted_error,
     shorten,
 )
 from spec_tests.machine import capabilities
@@ -130,7 +130,7 @@ def shares_memory(tensor: Tensor, source: Tensor, *, place: str = "output") -> N
     __tracebackhide__ = True
     if storage_id(tensor) != storage_id(source):
         text = f"{place} does not share the memory of {source.detach()}"
-        raise failed(Failure("differs", (Fact(place, "aliasing"),), text))
+        raise noted_error(Failure("differs", (Fact(place, "aliasing"),), text))
 
 
 def contains(error: object, texts: Iterable[str], call: object = "") -> None:
@@ -140,7 +140,7 @@ def contains(error: object, texts: Iterable[str], call: object = "") -> None:
     if missing:
         text = f"the error lacks {', '.join(map(repr, missing))}; its text is {str(error)!r}"
         fact = error_fact("text", str(error))
-        raise _failed(Failure("differs", (fact,), text), call)
+        raise _noted_error(Failure("differs", (fact,), text), call)
 
 
 def _error(
@@ -154,17 +154,17 @@ def _error(
     raised = isinstance(actual, Raised), isinstance(expected, Raised)
     kind = {(True, False): "refused", (False, True): "accepted"}.get(raised, "differs")
     facts = tuple(dict.fromkeys(difference.fact for difference in differing))
-    return _failed(Failure(kind, facts, as_text(differing), differing[0].title), call, head)
+    return _noted_error(Failure(kind, facts, as_text(differing), differing[0].title), call, head)
 
 
-def _failed(failure: Failure, call: object, head: str = "") -> CheckError:
+def _noted_error(failure: Failure, call: object, head: str = "") -> CheckError:
     """Return the error of a failure. Its text shows ``head``, or else ``call``, if given."""
     if call == "":
-        return failed(failure)
+        return noted_error(failure)
     failure = replace(failure, call=repr(call))
     place = "of the call" if hasattr(call, "run") else "in the case"
     text = f"{head}\n  {failure.text}" if head else f"{failure.text}\n{place}\n  {failure.call}"
-    return failed(failure, text)
+    return noted_error(failure, text)
 
 
 def _to_snapshot(value: Any) -> Any:

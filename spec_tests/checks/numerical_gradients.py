@@ -15,7 +15,7 @@ from torch.func import functional_call
 
 from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.outcome import cotangent
-from spec_tests.failure import Fact, Failure, failed
+from spec_tests.failure import Fact, Failure, noted_error
 
 
 def check_gradients(function: Callable[..., Any], inputs: Sequence[Tensor]) -> None:
@@ -39,7 +39,7 @@ def check_second_gradients(function: Callable[..., Any], inputs: Sequence[Tensor
 def _require_grad(outputs: Sequence[Tensor]) -> None:
     if not all(output.requires_grad for output in outputs):
         fact = Fact("output", "requires_grad")
-        raise failed(Failure("differs", (fact,), "an output requires no gradient"))
+        raise noted_error(Failure("differs", (fact,), "an output requires no gradient"))
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def _differs_in(place: str) -> Iterator[None]:
     try:
         yield
     except GradcheckError as error:
-        raise failed(Failure("differs", (Fact(place, "values"),), str(error))) from None
+        raise noted_error(Failure("differs", (Fact(place, "values"),), str(error))) from None
 
 
 def call_with_tensors(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from spec_tests.checks.outcome import Call
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.checks.wrapper_laws import gradients_of
-from spec_tests.failure import Fact, Failure, failed
+from spec_tests.failure import Fact, Failure, noted_error
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
 
@@ -81,7 +81,7 @@ def replica_tensors(replica: nn.Module, source: nn.Module) -> dict[str, Tensor]:
     for name, copy in copies.items():
         if not isinstance(copy, Tensor):
             text = f"{name} of the replica is a {type(copy).__name__}"
-            raise failed(Failure("differs", (Fact("output", "class"),), text))
+            raise noted_error(Failure("differs", (Fact("output", "class"),), text))
     return copies
 
 
@@ -97,7 +97,7 @@ def keeps_attributes(module: nn.Module, before: Mapping[str, int], call: object)
     if any(changed.values()):
         parts = (f"{verb} {', '.join(sorted(names))}" for verb, names in changed.items() if names)
         text = f"the call has changed the module: {'; '.join(parts)}"
-        raise failed(Failure("differs", (Fact("output", "value"),), text, call=repr(call)))
+        raise noted_error(Failure("differs", (Fact("output", "value"),), text, call=repr(call)))
 
 
 def attribute_ids(module: nn.Module) -> dict[str, int]:

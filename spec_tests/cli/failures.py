@@ -56,7 +56,7 @@ class Failures:
         own = verdicts.clauses_in(report)
         # If the test is not marked with the violated clause, this clause does not select the test.
         chosen = [names[0], *([] if names[0] in own else own[:1])]
-        repeat = options.repeat(self.command, report.nodeid, chosen)
+        repeat = options.repeat_command(self.command, report.nodeid, chosen)
         program = dict(report.user_properties).get(verdicts.PROGRAM)
         run = self._write_program(names[0], str(program)) if program is not None else None
         is_new = not self._commands.keys() >= {*names}

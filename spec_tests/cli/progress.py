@@ -34,7 +34,7 @@ class RunMonitor:
     def __init__(self) -> None:
         self._errors: list[str] = []
         # The session has another one.
-        self._log = Recorder(None, {}, resume=False, metadata=dict)
+        self._recorder = Recorder(None, {}, resume=False, metadata=dict)
         # While a test runs, pytest captures the standard output.
         self._stdout = os.dup(1)
 
@@ -44,8 +44,8 @@ class RunMonitor:
         A test may catch KeyboardInterrupt, and the end of a session waits for other processes.
         """
         try:
-            self._log.mark_interrupted()
-            self._write("interrupted", *self._summary_lines(), *self._log.summary())
+            self._recorder.mark_interrupted()
+            self._write("interrupted", *self._summary_lines(), *self._recorder.summary())
         finally:
             os._exit(pytest.ExitCode.INTERRUPTED)
 
@@ -60,22 +60,22 @@ class RunMonitor:
 
     def has_only_missing_names(self) -> bool:
         """Return whether missing names of the target are the only errors of the run."""
-        return not self._errors and all(test.verdict != "fail" for test in self._log.tests)
+        return not self._errors and all(test.verdict != "fail" for test in self._recorder.tests)
 
     def has_failed(self) -> bool:
         """Return whether a test has failed."""
-        return any(test.verdict in ("fail", "not-offered") for test in self._log.tests)
+        return any(test.verdict in ("fail", "not-offered") for test in self._recorder.tests)
 
     def not_decided(self) -> list[str]:
         """Return the clauses about the target of which the run has no verdict."""
-        found, specification = self._log.verdicts, clauses.load()
+        found, specification = self._recorder.verdicts, clauses.load()
         names = [name for name in found if found[name] in ("not-run", "not-offered")]
         return [name for name in names if specification[name].is_about_target]
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Store the plugin that collects the verdicts."""
-        self._log = session.config.pluginmanager.get_plugin("verdicts") or self._log
+        self._recorder = session.config.pluginmanager.get_plugin("recorder") or self._recorder
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Store an error of collection."""
@@ -145,9 +145,9 @@ class Progress(RunMonitor):
         self._print_progress(is_call_phase=report.when == "call")
 
     def _print_progress(self, *, is_call_phase: bool) -> None:
-        counts = Counter(self._log.verdicts.values())
+        counts = Counter(self._recorder.verdicts.values())
         done = len(self._done)
-        line = f"{done} of {self._log.collected} tests; clauses: "
+        line = f"{done} of {self._recorder.collected} tests; clauses: "
         line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts.VERDICTS)
         if sys.stdout.isatty():
             self._terminal.rewrite(line, erase=True)
@@ -169,12 +169,12 @@ class Progress(RunMonitor):
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Print all failures by cause, and remove programs of clauses that pass."""
         session.config.option.tbstyle = "no"  # pytest prints no section of failures.
-        found = self._log.verdicts
+        found = self._recorder.verdicts
         remove_programs(name for name in found if found[name] == "pass")
         self._print_lines([*self._errors, *self._summary_lines()])
 
     def _summary_lines(self) -> list[str]:
-        return self._failures.summary(self._log.tests)
+        return self._failures.summary(self._recorder.tests)
 
 
 def _terminal_reporter(config: pytest.Config) -> pytest.TerminalReporter:

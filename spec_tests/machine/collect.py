@@ -187,8 +187,8 @@ def _resumed_tests(config: pytest.Config) -> list[str]:
     if hasattr(config, "workerinput"):
         tests: list[str] = config.workerinput["resumed"]
         return tests
-    log: Any = config.pluginmanager.get_plugin("verdicts")
-    return [test.test for test in log.resumed_tests]
+    recorder: Any = config.pluginmanager.get_plugin("recorder")
+    return [test.test for test in recorder.resumed_tests]
 
 
 def _interleave(items: list[pytest.Item]) -> None:

@@ -45,7 +45,7 @@ def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:
     return capabilities.find(topology, frozenset(without))
 
 
-def lacks_reference(config: pytest.Config) -> str:
+def reason_without_reference(config: pytest.Config) -> str:
     """Return why the target is not compared with torch.nn.parallel; empty if it is."""
     if config.getoption("--reference") == NO_REFERENCE:
         return "--reference is none"
@@ -72,7 +72,7 @@ def sim(topology: Topology) -> None:
 @pytest.fixture(scope="session")
 def reference(request: pytest.FixtureRequest, topology: Topology) -> Target:
     """torch.nn.parallel. The test is not-run if the run has no reference."""
-    if reason := lacks_reference(request.config):
+    if reason := reason_without_reference(request.config):
         not_run(f"compares with {REFERENCE}, but {reason}")
     return Target(REFERENCE)
 
@@ -89,7 +89,7 @@ def baselines(request: pytest.FixtureRequest, oracle: Target) -> tuple[Target, .
 
     They are the oracle, and the reference if it can run.
     """
-    if lacks_reference(request.config):
+    if reason_without_reference(request.config):
         return (oracle,)
     return request.getfixturevalue("reference"), oracle
 

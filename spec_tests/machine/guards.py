@@ -13,7 +13,7 @@ from collections.abc import Generator
 import pytest
 
 from spec_tests import simulator
-from spec_tests.failure import Fact, Failure, end_test, error_fact, failed
+from spec_tests.failure import Fact, Failure, end_test, error_fact, noted_error
 from spec_tests.machine import clauses, process_state
 from spec_tests.machine.devices import NOT_RUN
 from spec_tests.machine.fixtures import topology_of
@@ -41,7 +41,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             name = type(error).__name__
             text = f"the target raises {name}: {error}"
             fact = error_fact(name, str(error))
-            raise failed(Failure("error", (fact,), text, f"{name}: {error}")) from None
+            raise noted_error(Failure("error", (fact,), text, f"{name}: {error}")) from None
         changed = process_state.changes(before, process_state.read(topology))
     if len(sys.modules) > modules:  # An import may add filters.
         changed.pop("warning filters", None)

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
 
-from spec_tests.failure import Fact, Failure, failed, forget, of_exception
+from spec_tests.failure import Fact, Failure, forget, noted_error, of_exception
 from spec_tests.machine import clauses, programs, register, time_limit, verdicts
 from spec_tests.machine.capabilities import skip_missing
 from spec_tests.machine.clauses import Clause
@@ -296,7 +296,7 @@ def show_first_failure(call: pytest.CallInfo[None], examples: list[Failure]) -> 
         if examples:
             failure = replace(examples[-1], text=f"{examples[-1].text}\n{text}")
         call.excinfo = pytest.ExceptionInfo.from_exception(
-            failed(failure).with_traceback(error.__traceback__)
+            noted_error(failure).with_traceback(error.__traceback__)
         )
 
 

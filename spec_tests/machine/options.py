@@ -123,7 +123,7 @@ def command(config: pytest.Config) -> str:
     return shlex.join(["parallel-conformance", "run", target_of(config), *given])
 
 
-def repeat(command: str, test: str, names: Sequence[str] = ()) -> str:
+def repeat_command(command: str, test: str, names: Sequence[str] = ()) -> str:
     """Return the command that repeats one test of a run.
 
     Args:

@@ -19,7 +19,7 @@ from spec_tests.machine import clauses, process_state, register, verdict_file
 from spec_tests.machine.devices import SYNCHRONOUS, Topology
 from spec_tests.machine.fixtures import (
     capabilities_of,
-    lacks_reference,
+    reason_without_reference,
     register_of,
     topology_of,
 )
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
             resume=config.getoption("--resume"),
             metadata=lambda: _metadata(config, topology_of(config)),
         )
-        config.pluginmanager.register(recorder, "verdicts")
+        config.pluginmanager.register(recorder, "recorder")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -84,7 +84,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return lines with target, reference, devices, PyTorch and Python."""
-    topology, reason = topology_of(config), lacks_reference(config)
+    topology, reason = topology_of(config), reason_without_reference(config)
     return [
         " ".join([f"target: {target_of(config)}", *map_options(config)]),
         *([f"register: {path}"] if (path := register_of(config)) else []),
@@ -127,7 +127,7 @@ def _metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "format": verdict_file.FORMAT,
         "target": target,
         "version": _package_version(target.partition(".")[0]),
-        "reference": NO_REFERENCE if lacks_reference(config) else REFERENCE,
+        "reference": NO_REFERENCE if reason_without_reference(config) else REFERENCE,
         "torch": str(torch.__version__),
         "python": process_state.python_version(),
         "accelerator": topology.accelerator,

@@ -9,7 +9,7 @@ from typing import Any
 
 from spec_tests.machine import clauses, register, verdict_file
 from spec_tests.machine.conclusion import Conclusion, conclude
-from spec_tests.machine.options import DEFAULT_TARGET, repeat
+from spec_tests.machine.options import DEFAULT_TARGET, repeat_command
 from spec_tests.machine.target import REFERENCE
 from spec_tests.machine.verdicts import Evidence, find_evidence, in_tables
 from spec_tests.reporting.published_runs import read_published
@@ -72,7 +72,7 @@ class Run:
 
     def repeat(self, clause: str) -> str:
         """Return the command that runs the test of a clause's failure as this run did."""
-        return repeat(str(self.about["command"]), self.evidence[clause].test)
+        return repeat_command(str(self.about["command"]), self.evidence[clause].test)
 
     @property
     def release(self) -> str:

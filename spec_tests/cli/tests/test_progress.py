@@ -168,7 +168,7 @@ def test_a_long_traceback_ends_with_its_error():
 def test_a_line_of_progress_follows_a_hundred_tests():
     progress, lines = Progress(), []
     progress._terminal = SimpleNamespace(write_line=lines.append)
-    progress._log = SimpleNamespace(verdicts={}, collected=200)
+    progress._recorder = SimpleNamespace(verdicts={}, collected=200)
     for number in [*range(100), 98, 99]:  # Other workers report tests that have been set up.
         progress.pytest_runtest_logreport(_test_report("passed", f"test_{number}", ONE))
     assert [line.partition(" tests")[0] for line in lines] == ["100 of 200"]
