@@ -241,8 +241,7 @@ class OutputLeaves:
 
     def _undo(self, counts: tuple[int, int, int]) -> None:
         """Remove what was added after ``counts``."""
-        for added, count in zip((self.gathered, self.attributes, self.lists), counts, strict=True):
-            del added[count:]
+        del self.gathered[counts[0] :], self.attributes[counts[1] :], self.lists[counts[2] :]
 
     def _flatten_iterable(self, values: Sequence[Any], path: KeyPath) -> Node:
         try:

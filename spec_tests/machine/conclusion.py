@@ -142,9 +142,10 @@ def summary_lines(
             "not-run: their tests fail in facts of other clauses"
         )
     chapters = {specification[name].chapter for name in verdicts.keys() & specification.keys()}
-    for chapter, number in Counter(
-        clause.chapter for clause in specification.values() if clause.id not in verdicts
-    ).items():
-        if chapter in chapters:
-            lines.append(f"not selected in the chapter {chapter}: {clauses.count(number)}")
+    left_out = Counter(each.chapter for each in specification.values() if each.id not in verdicts)
+    lines += [
+        f"not selected in the chapter {chapter}: {clauses.count(left_out[chapter])}"
+        for chapter in left_out
+        if chapter in chapters
+    ]
     return [*lines, *filter(None, (conclusion.claim, conclusion.note))]

@@ -45,7 +45,7 @@ def test_a_failure_shows_the_error_of_the_target_and_the_steps_of_the_life(topol
     net, options = ModuleSpec((Layer("linear"),)), {"keywords": (), "functional": False}
     settings = {"output": None, "dim": 0, "structure": "tensor", "current": 0, "training": None}
     life.wrap(net=net, slots=(0, 1), **settings)
-    with pytest.raises(LifeError, match="output is 'TypeError'") as caught:
+    with pytest.raises(LifeError, match="output is TypeError: no rows") as caught:
         life.forward(rows=2, mode="grad", **options, on_cpu=True, requires_grad=False)
     life.teardown()
     assert str(caught.value).endswith("TypeError: no rows")
