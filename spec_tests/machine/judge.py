@@ -185,6 +185,10 @@ def _report_failure(
         failure = replace(failure, text=f"{failure.text}\n{text}")
     specification, chosen = clauses.of_run(item.config), item.config.getoption("--clause")
     add_failure(report, failure, specification, next(iter(expecting), ""), chosen)
+    # The report of the teardown has the properties of the item, and --junitxml reads that one.
+    violated = [name for key, name in report.user_properties if key == verdicts.FAILS]
+    item.user_properties += [("violates", name) for name in violated]
+    item.user_properties += [("fact", text) for text in failure.fact_texts]
     if failure.kind != "stale-record":
         programs.add_program(item, call, report, failure, options_for_test(item.config))
 

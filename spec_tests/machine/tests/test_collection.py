@@ -1,12 +1,14 @@
 """Runs of a small suite: errors of collection, selection, and what a run prints."""
 
 import tomllib
+from xml.etree.ElementTree import parse
 
 import pytest
 
 from spec_tests.machine.tests.fixtures import ROOT
 from spec_tests.machine.tests.small_suite import TWO_TESTS
 from spec_tests.machine.verdict_file import read
+from spec_tests.machine.verdicts import PROGRAM
 
 pytest_plugins = ["pytester"]
 
@@ -81,6 +83,22 @@ def test_a_run_that_ignores_files_needs_no_test_of_each_clause(run_suite):
 def test_clause_option_deselects_tests_of_other_clauses(run_suite):
     result = run_suite(TWO_TESTS.format(one="False", two="pass"), "--clause", "a.t")
     result.assert_outcomes(passed=1, deselected=1)
+    result.stdout.fnmatch_lines("without a verdict in the chapter a: 1 clause")
+
+
+def test_a_failed_test_has_its_facts_in_junit_and_its_filters_in_its_program(run_suite, pytester):
+    path = pytester.path / "junit.xml"
+    filters = "pytestmark = pytest.mark.filterwarnings('ignore:text')\n"
+    body = filters + ONE_TEST.replace("pass", "assert []")
+    result = run_suite(body, f"--junitxml={path}", "-k", "one")
+    result.assert_outcomes(failed=1)
+    properties = {
+        each.attrib["name"]: each.attrib["value"] for each in parse(path).iter("property")
+    }
+    assert properties == {"clause": "a.one", "violates": "a.one", "fact": "assert: []"}
+    reports = result.reprec.getreports("pytest_runtest_logreport")
+    (program,) = [text for each in reports for key, text in each.user_properties if key == PROGRAM]
+    assert "pytestmark = [pytest.mark.filterwarnings('ignore:text')]" in program
 
 
 def test_tests_that_need_the_reference_are_skipped_without_it(run_suite, pytester):
