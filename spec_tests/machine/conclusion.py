@@ -144,7 +144,7 @@ def summary_lines(
     chapters = {specification[name].chapter for name in verdicts.keys() & specification.keys()}
     left_out = Counter(each.chapter for each in specification.values() if each.id not in verdicts)
     lines += [
-        f"not selected in the chapter {chapter}: {clauses.count(left_out[chapter])}"
+        f"without a verdict in the chapter {chapter}: {clauses.count(left_out[chapter])}"
         for chapter in left_out
         if chapter in chapters
     ]
