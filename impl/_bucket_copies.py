@@ -103,7 +103,9 @@ def _copy_bucket_by_bucket(
     rows: _Rows = [[] for _ in devices]
     for indices in plan:
         bucket = [tensors[index] for index in indices]
-        is_plain = PLAIN_CLASSES.issuperset(map(type, bucket)) or has_own_operators(bucket[0])
+        is_plain = PLAIN_CLASSES.issuperset(map(type, bucket)) or has_own_operators(
+            type(bucket[0])
+        )
         # A subclass may refuse an operator that the copies need, and the bucket of a tensor of a
         # subclass would give its class to all tensors.
         with nullcontext() if is_plain else use_plain_operators():
@@ -119,7 +121,7 @@ def _copy_bucket_by_bucket(
 
 
 def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    if has_own_operators(bucket[0]):
+    if has_own_operators(type(bucket[0])):
         return without_grad(_copy_by_own_operators)(bucket[0], devices)
     source, other_devices = _separate_source(bucket, devices)
     rows = copy_bucket(bucket, other_devices)
@@ -127,7 +129,7 @@ def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 
 
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    if has_own_operators(bucket[0]):
+    if has_own_operators(type(bucket[0])):
         tensor = bucket[0]
         records = tensor.requires_grad and _records_gradients()
         # The first copy is another object: if it were a Parameter, the replica would have it in

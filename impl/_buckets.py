@@ -12,7 +12,7 @@ from operator import itemgetter
 import torch
 from torch import Tensor
 
-from ._copies import class_has_own_operators, row_major_copy, to_device
+from ._copies import has_own_operators, row_major_copy, to_device
 from ._devices import alignment_on
 from ._settings import without_grad
 from ._torch_private import flatten, have_hooks_or_history, sparse_parts, use_unrecorded_views
@@ -39,7 +39,7 @@ def plan_buckets(
     a tensor with hooks or a history, if ``by_grad``: if it were unused, and another tensor of its
     bucket used, autograd would call the hooks with None, and Functions of the history with zeros.
     """
-    with_own_operators = {*filter(class_has_own_operators, {*map(type, tensors)})}
+    with_own_operators = {*filter(has_own_operators, {*map(type, tensors)})}
     is_alone = have_hooks_or_history(tensors) if by_grad else [False] * len(tensors)
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}

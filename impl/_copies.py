@@ -12,12 +12,7 @@ from ._inputs import SPARSE_LAYOUTS
 from ._torch_private import PARAMETER_MARK, use_plain_operators
 
 
-def has_own_operators(tensor: Tensor) -> bool:
-    """Return whether the class of ``tensor`` defines its own ``__torch_dispatch__``."""
-    return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
-
-
-def class_has_own_operators(tensor_class: type[Tensor]) -> bool:
+def has_own_operators(tensor_class: type[Tensor]) -> bool:
     """Return whether ``tensor_class`` defines its own ``__torch_dispatch__``."""
     return tensor_class.__torch_dispatch__ is not Tensor.__torch_dispatch__
 
@@ -40,7 +35,7 @@ def with_class_and_attributes(copy: Tensor, source: Tensor) -> Tensor:
     :func:`_copied_state` copies. The copy of a Parameter is a plain tensor, because it is not a
     leaf of the autograd graph.
     """
-    if copy is source or has_own_operators(source):
+    if copy is source or has_own_operators(type(source)):
         return copy
     kind = type(source)
     if not issubclass(kind, nn.Parameter) and type(copy) is not kind:

@@ -75,7 +75,7 @@ def find_comparable(tensors: Iterable[Tensor]) -> list[Tensor]:
 def _is_comparable(tensor: Tensor) -> bool:
     return (
         tensor.layout is torch.strided
-        and not has_own_operators(tensor)
+        and not has_own_operators(type(tensor))
         and not tensor.is_quantized
         and not tensor.is_conj()
         and not tensor.is_neg()

@@ -22,7 +22,12 @@ from ._module_tree import check_source
 from ._one_device import call_on_one_device, first_replica_arguments, move_output
 from ._placement import DeviceId
 from ._scatter_leaves import check_no_zero
-from ._torch_private import compile_only_inlined, exclude_from_compilation, has_dual_level
+from ._torch_private import (
+    compile_only_inlined,
+    exclude_from_compilation,
+    has_dual_level,
+    is_refused_by_transform,
+)
 from ._tracing import ProfilerSpan, break_graph, check_not_traced, is_compiling_or_tracing
 from ._unshared_chunks import UnsharedChunks
 from ._wrapped_module import AttributeForwardingModule, check_method, method_of
@@ -187,7 +192,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
                 outputs = self._compute_outputs(method, inputs, kwargs)
                 return self.gather(outputs, self.output_device)
         except RuntimeError as error:
-            if "the setup_context staticmethod" in str(error):
+            if is_refused_by_transform(error):
                 error.add_note(
                     "transforms of torch.func do not pass through replicas: use `wrapper.module`, "
                     "or one device"

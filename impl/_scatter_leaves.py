@@ -199,7 +199,7 @@ def scatter_leaves(
         elif not isinstance(leaf.value, Tensor):  # A TensorDict.
             chunks = zip(leaf.value.split([*lengths], leaf.dim), devices, strict=True)
             pieces[leaf] = [tensor_dict_to_device(*chunk) for chunk in chunks]
-        elif has_own_operators(leaf.value):
+        elif has_own_operators(type(leaf.value)):
             pieces[leaf] = _split_by_own_operators(leaf, devices, lengths, even=even)
         else:
             split_tensors[leaf] = _used_rows(leaf, lengths, even=even)

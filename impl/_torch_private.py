@@ -1,4 +1,4 @@
-"""The private names of PyTorch that impl uses, except for members of ``nn.Module``.
+"""The private names, and a text, of PyTorch that impl uses, except for members of ``nn.Module``.
 
 A private name may disappear in any release. A comment "Without it" names the consequence for impl.
 All supported releases, from 2.11 on, have all names. Names other than those that this module
@@ -202,6 +202,14 @@ def has_modes_or_transforms() -> bool:
     """Return whether this thread has dispatch modes or torch.func transforms."""
     # Without it: copies that a mode or transform has made could be kept after its end.
     return torch._C._len_torch_dispatch_stack() > 0 or has_transforms()
+
+
+def is_refused_by_transform(error: RuntimeError) -> bool:
+    """Return whether a transform of torch.func has refused an autograd Function of impl."""
+    # Without it: the error has no note that says what to do.
+    #
+    # PyTorch raises a RuntimeError, so only the text shows the cause. It was read on PyTorch 2.13.
+    return "the setup_context staticmethod" in str(error)
 
 
 def has_dual_level() -> bool:

@@ -103,5 +103,5 @@ def _find_views(tensors: Sequence[Sequence[Tensor]]) -> set[int]:
     return {
         id(tensor)
         for tensor in (*shared, *empty)
-        if not (tensor.requires_grad or tensor.is_inference() or has_own_operators(tensor))
+        if not (tensor.requires_grad or tensor.is_inference() or has_own_operators(type(tensor)))
     }

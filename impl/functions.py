@@ -162,7 +162,7 @@ class Scatter(Function):
         used = devices[: len(chunks)]
         save_streams(ctx, [*used, input.device])
         # A class with its own operators may lack `record_stream`.
-        if is_on_cpu(input) and not has_own_operators(input):
+        if is_on_cpu(input) and not has_own_operators(type(input)):
             split = SplitTensor(input, sizes, dim, chunks)
             move_from_cpu([split], used, current_stream_by_device(used))
             return tuple(split.chunks)
@@ -172,7 +172,7 @@ class Scatter(Function):
     @with_saved_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Concatenate the gradients of the chunks on the input's device."""
-        if any(map(is_on_cpu, grads)) or any(map(has_own_operators, grads)):
+        if any(map(is_on_cpu, grads)) or any(map(has_own_operators, map(type, grads))):
             # Gather would leave CPU gradients on the CPU, raise an error for a mix of the CPU and
             # other devices, and return a plain tensor for tensor subclasses.
             grad = torch.cat([to_device(grad, ctx.device) for grad in grads], ctx.dim)

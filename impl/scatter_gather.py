@@ -293,9 +293,9 @@ def _copy_leaves(
 ) -> Iterator[tuple[Leaf, Sequence[Tensor]]]:
     """Yield each leaf with its copies. Leaves that require grad are copied separately."""
     for leaf in copied:
-        if has_own_operators(leaf.tensor):
+        if has_own_operators(type(leaf.tensor)):
             yield leaf, [move_by_own_operators(leaf.tensor, device) for device in devices]
-    plain = [leaf for leaf in copied if not has_own_operators(leaf.tensor)]
+    plain = [leaf for leaf in copied if not has_own_operators(type(leaf.tensor))]
     with_grad = [leaf for leaf in plain if leaf.tensor.requires_grad]
     for leaf in with_grad:
         if leaf.tensor.layout is not torch.strided:
@@ -356,7 +356,7 @@ def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: 
         return _cat_tensor_dicts(tensors, device, dim)
     if tensors[0].layout is torch.jagged:
         return _cat_jagged(tensors, device, dim)
-    if has_own_operators(tensors[0]) and tensors[0].dim():
+    if has_own_operators(type(tensors[0])) and tensors[0].dim():
         target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
         return torch.cat([move_by_own_operators(each, target) for each in tensors], dim)
     makes_vector = not scalar_warning and as_int("dim", dim) == 0
