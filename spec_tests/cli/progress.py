@@ -33,6 +33,7 @@ class RunMonitor:
 
     def __init__(self) -> None:
         self._errors: list[str] = []
+        self._chosen: list[str] = []
         # The session has another one.
         self._recorder = Recorder(None, {}, resume=False, metadata=dict)
         # While a test runs, pytest captures the standard output.
@@ -67,14 +68,20 @@ class RunMonitor:
         return any(test.verdict in ("fail", "not-offered") for test in self._recorder.tests)
 
     def not_decided(self) -> list[str]:
-        """Return the clauses about the target of which the run has no verdict."""
+        """Return the selected clauses about the target that the run has not decided."""
         found, specification = self._recorder.verdicts, clauses.load()
-        names = [name for name in found if found[name] in ("not-run", "not-offered")]
-        return [name for name in names if specification[name].is_about_target]
+        names = clauses.matching(self._chosen, specification) or specification
+        return [
+            name
+            for name in names
+            if found.get(name, "not-run") in ("not-run", "not-offered")
+            and specification[name].is_about_target
+        ]
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Store the plugin that collects the verdicts."""
+        """Store the selected clauses, and the plugin that collects the verdicts."""
+        self._chosen = session.config.getoption("--clause")
         self._recorder = session.config.pluginmanager.get_plugin("recorder") or self._recorder
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:

@@ -118,14 +118,17 @@ def test_a_worker_that_cannot_start_ends_the_run_with_one_line(run_command, tmp_
     assert line == "ERROR: a worker process cannot start: RuntimeError: no device"
 
 
-def test_require_decided_fails_a_run_with_a_clause_that_was_not_run(run_command_here):
+def test_require_decided_fails_a_run_that_leaves_a_selected_clause_undecided(run_command_here):
     options = ["--accelerator=sim", "--device-ids=0", "--require-decided"]
     run = ["run", "torch.nn.parallel", *options]
     status, printed = run_command_here(*run, "--clause=comm.gather.current-device")
     assert status == 7, printed
     assert "--require-decided: 1 clause not decided" in printed
-    status, printed = run_command_here(*run, "--clause=comm.gather.joined")
+    selected = [*run, "--clause=comm.gather.joined", "--clause=comm.gather.always-new"]
+    status, printed = run_command_here(*selected)
     assert status == 0, printed
+    status, printed = run_command_here(*selected, "--", "-k", "concatenates")
+    assert status == 7, printed
 
 
 def test_a_run_without_a_test_says_so(run_command_here):
