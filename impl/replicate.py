@@ -218,12 +218,10 @@ def _broadcast_coalesced_reshape(
 
 
 def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) -> bool:
-    """Return whether the tree of ``module`` can be replicated. Modules in ``memo`` can."""
+    """Return whether the tree of ``module`` can be replicated. Children in ``memo`` can."""
     memo = set() if memo is None else memo
-    modules = set(collect_tree(module).modules)
-    unchecked = {module} | (modules - memo)
-    memo |= modules
-    return _are_replicatable(unchecked)
+    memo.discard(module)  # The module itself is checked even if it is in the memo.
+    return _are_replicatable([each for _, each in module.named_modules(memo)])
 
 
 def _is_script_method(module: object) -> bool:

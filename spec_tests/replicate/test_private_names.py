@@ -67,6 +67,7 @@ def test_a_script_module_with_a_python_child_is_not_replicatable_unless_it_is_in
             "_replicatable_module(script, {script})": ((module, {module}), False),
             "_replicatable_module(wrapped, {script})": ((wrapped, {module}), True),
             "_replicatable_module(wrapped, {wrapped})": ((wrapped, {wrapped}), False),
+            "_replicatable_module(outer, {wrapped})": ((nn.Sequential(wrapped), {wrapped}), True),
         }
         for call, (arguments, expected) in calls.items():
             checks.same(replicatable(*arguments), expected, call)
@@ -85,9 +86,11 @@ def test_modules_without_python_children_of_script_modules_are_replicatable(targ
 
 @clause("replicate.replicatable-module")
 def test_all_modules_of_the_tree_are_added_to_the_memo(target):
-    network, memo = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Tanh())), set()
+    known = nn.Sequential(nn.Tanh())
+    network, memo = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Tanh()), known), {known}
     target.replicate.private("_replicatable_module")(network, memo)
-    assert memo == set(network.modules())
+    added = [name for name, module in network.named_modules() if module in memo]
+    checks.same(added, ["", "0", "1", "1.0", "2"])
 
 
 @clause("replicate.script-names")
