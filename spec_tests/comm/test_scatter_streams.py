@@ -64,6 +64,16 @@ def test_chunk_with_stream_none_uses_the_previous_stream(target, topology):
     checks.same(used, [first, first, second, second], call, place="stream_id")
 
 
+@clause("comm.scatter.streams-last")
+def test_chunk_with_stream_none_does_not_use_a_stream_of_another_device(target, topology):
+    topology.require(distinct=2)
+    devices = [DeviceAt(slot) for slot in (0, 0, 1, 0)]
+    call = _scatter(None, [None, StreamAt(0), StreamAt(1), None], devices=devices)
+    used, (first, second) = _stream_ids(call, target, topology)
+    current = torch.accelerator.current_stream(topology.device(0)).stream_id
+    checks.same(used, [current, first, second, current], call, place="stream_id")
+
+
 @clause("comm.scatter.streams-restored")
 @pytest.mark.parametrize("source", [None, 0], ids=["from-cpu", "from-device"])
 def test_scatter_restores_current_device_and_streams(target, topology, source):
