@@ -8,10 +8,10 @@ from torch import Tensor
 
 from spec_tests import simulator
 from spec_tests.checks.stream_log import CopyLog
-from spec_tests.failure import Fact, Failure, noted_error
+from spec_tests.failure import noted_error
 from spec_tests.machine import capabilities
 from spec_tests.machine.devices import SYNCHRONOUS, Topology, not_run, queue_work
-from spec_tests.simulator.pytest_plugin import race_text
+from spec_tests.machine.guards import race_failure
 
 #: Milliseconds by which real devices delay each queued write and copy of a test of order.
 DELAY = 20.0
@@ -88,7 +88,7 @@ def late_copies(topology: Topology) -> Iterator[None]:
 
 def _require_none(found: Sequence[simulator.Race]) -> None:
     if found:
-        raise noted_error(Failure("race", (Fact("memory", "race"),), race_text(found)))
+        raise noted_error(race_failure(found))
 
 
 def _delay_copies(topology: Topology) -> AbstractContextManager[object]:

@@ -74,7 +74,7 @@ def test_chunk_with_a_delayed_copy_can_be_read_without_waiting(target, topology)
     assert torch.cat([chunk.cpu() for chunk in chunks]).equal(rows)
 
 
-@clause("functions.scatter.cpu-input-is-ready")
+@clause("functions.scatter.cpu-input-may-be-freed")
 def test_chunk_can_be_freed_before_queued_work_reads_it(target, topology):
     require_order()
     totals, expected = [], []

@@ -8,7 +8,7 @@ that are compared.
 import signal
 import sys
 import unittest
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 import pytest
 
@@ -71,5 +71,11 @@ def check_races(item: pytest.Item) -> Generator[None, object, object]:
     with simulator.races(late_copies=late) as races:
         result = yield
     if races and not ignores_races:
-        end_test(Failure("race", (Fact("memory", "race"),), race_text(races)))
+        end_test(race_failure(races))
     return result
+
+
+def race_failure(races: Sequence[simulator.Race]) -> Failure:
+    """Return the failure of a test whose accesses to device memory race."""
+    names = {"early free" if race.is_free else "race" for race in races}
+    return Failure("race", tuple(Fact("memory", name) for name in sorted(names)), race_text(races))

@@ -123,7 +123,8 @@ FACTS = {
     "comm.scatter.strides": ("strides",),
     "comm.scatter.gradient": ("gradient",),
     "comm.gather.other": (),
-    "comm.order.host": ("race",),
+    "comm.order.host": ("memory",),
+    "comm.order.freed": ("memory: early free",),
     "functions.gather.first": (),
 }
 VALUES, STRIDES, DEVICE = (Fact("output", each) for each in ("values", "strides", "device"))
@@ -138,6 +139,7 @@ OF_TEST = {
     "of-the-function": ("scatter.first", [STRIDES, DEVICE], "scatter.strides scatter.first"),
     "of-another-function": ("gather.other", [STRIDES], "gather.other"),
     "of-several-functions": ("gather.other", [RACE], "order.host"),
+    "race": ("order.host order.freed", [RACE], "order.host"),
     "its-own-before-the-function": ("scatter.gradient", [ZERO], "scatter.gradient"),
 }
 
