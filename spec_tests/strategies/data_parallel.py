@@ -110,12 +110,16 @@ class DataParallelCall:
 
     def __repr__(self) -> str:
         settings = f"{self.devices}, {self.output}, {self.dim}"
-        mode = "" if self.grad else "  # without gradients"
-        mode += while_current(self.current)
-        args = code(self.args)
+        comments = "" if self.grad else "  # without gradients"
+        comments += while_current(self.current)
+        if isinstance(self.module, NewModule):
+            comments += self.module.comment
         if self.functional:
-            return f"data_parallel({self.module}, {args}, {settings}, {self.kwargs}){mode}"
-        return f"DataParallel({self.module}, {settings})(*{args}, **{self.kwargs}){mode}"
+            args = code(self.args)
+            return f"data_parallel({self.module}, {args}, {settings}, {self.kwargs}){comments}"
+        args = [code([*self.args])[1:-1]] if self.args else []
+        args += [f"{name}={code(value)}" for name, value in self.kwargs.items()]
+        return f"DataParallel({self.module}, {settings})({', '.join(args)}){comments}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,6 +193,14 @@ class NewModule:
     def build(self, topology: Topology) -> nn.Module:
         """Return a new module. Each call draws the same initial parameters."""
         return seeded(self.module_class, *self.args)
+
+    @property
+    def comment(self) -> str:
+        """A comment that describes a class of the suite: the first line of its docstring."""
+        if not self.module_class.__module__.startswith(__name__.partition(".")[0]):
+            return ""
+        line = (self.module_class.__doc__ or "").partition("\n")[0].rstrip(".")
+        return f"  # {self.module_class.__name__}: {line}"
 
     def __repr__(self) -> str:
         return f"{self.module_class.__name__}({', '.join(map(repr, self.args))})"

@@ -45,14 +45,14 @@ class OrdinalColumn(nn.Module):
 
 
 class ArgumentCounts(nn.Module):
-    """A module that returns how many arguments it got, and on which device it ran."""
+    """A module that returns a row: len(args), len(kwargs), current device, its own device."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(1))
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Return ``[[len(args), len(kwargs), current device, device of the weight]]``."""
+        """Return one row of four numbers. The devices are ordinals."""
         ordinal = torch.accelerator.current_device_index()
         counts = [len(args), len(kwargs), ordinal, self.weight.device.index]
         return torch.tensor([counts], device=self.weight.device)

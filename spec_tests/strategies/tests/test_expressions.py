@@ -25,6 +25,9 @@ from spec_tests.strategies import (
     stateful_containers,
     tensors,
 )
+from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
+from spec_tests.strategies.small_modules import Double
 
 
 def _strategies(*modules):
@@ -110,3 +113,9 @@ def _outcome(make_call):
         return snapshot(make_call(), {})
     except Exception as error:
         return raised_by(error)
+
+
+def test_a_call_of_a_wrapper_explains_its_module():
+    call = DataParallelCall(NewModule(Double), (1, "text"), {"flag": None}, [DeviceAt(0)])
+    expected = "DataParallel(Double(), [devices[0]], None, 0)(1, 'text', flag=None)  # Double: "
+    assert repr(call).startswith(expected)
