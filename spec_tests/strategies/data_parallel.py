@@ -117,9 +117,9 @@ class DataParallelCall:
         if self.functional:
             args = code(self.args)
             return f"data_parallel({self.module}, {args}, {settings}, {self.kwargs}){comments}"
-        args = [code([*self.args])[1:-1]] if self.args else []
-        args += [f"{name}={code(value)}" for name, value in self.kwargs.items()]
-        return f"DataParallel({self.module}, {settings})({', '.join(args)}){comments}"
+        arguments = [code([*self.args])[1:-1]] if self.args else []
+        arguments += [f"{name}={code(value)}" for name, value in self.kwargs.items()]
+        return f"DataParallel({self.module}, {settings})({', '.join(arguments)}){comments}"
 
 
 @dataclass(frozen=True, repr=False)
