@@ -3,15 +3,15 @@
 A page includes text by a link on a line of its own, so that each fact is written in one file, and
 a reader of the repository finds it:
 
-    [README.md](../README.md "include: Install; Use")               two sections of a file
-    [DIVERGENCES.md](../DIVERGENCES.md "include")                   a whole file without its title
+    [Install](../README.md#install "include: Install; Use")         two sections of a file
+    [Differences](../DIVERGENCES.md "include")                      a whole file without its title
     [comm](../../spec_tests/SPECIFICATION.md#comm "clauses: comm")  the clauses of a chapter, each
                                                                     with an anchor
 
 `write_pages` writes the pages that consist of one such link. Git ignores them.
 
 Pages and included text link to files of the repository. On the site these links lead to pages. A
-link to a file that is on no page becomes the path of the file, and a link to a published run leads
+link to a file that is on no page leads to the file on GitHub, and a link to a published run leads
 to its page. The code `impl.hold` links the API reference.
 """
 
@@ -31,6 +31,7 @@ __all__ = ["FENCE", "expand", "write_pages"]
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
+_GITHUB = "https://github.com/torch-parallel-spec/torch-parallel-spec/blob/main"
 #: The start or the end of a code block.
 FENCE = re.compile(r"^ *(`{3,}|~{3,})")
 _INCLUSION = re.compile(r'^\[.*?\]\((\S*) "(include|clauses)(?:: (.*))?"\)$', re.M)
@@ -140,7 +141,7 @@ def _link(found: re.Match[str], source: Path, page: Path) -> str:
     if path.startswith("reports/results/"):  # Sphinx does not know the page as a document
         address = f"results/runs/{runs.name_of(Path(path))}.html"
         return f'<a href="{_relative(address, page)}">{label}</a>'
-    return f"`{path}`" if path.endswith(label.strip("`")) else f"{label} (`{path}`)"
+    return f"[{label}]({_GITHUB}/{path}{fragment})"
 
 
 def _clause_link(clause: str) -> str:

@@ -45,7 +45,7 @@ clause, *source* links a public thread, if there is one.
 ## Terms
 
 * [The suite's page](README.md#terms) explains *clause*, *target*, *reference* and *divergence*.
-  [DIVERGENCES.md](../DIVERGENCES.md) describes the divergences of the reference.
+  [Divergences of torch.nn.parallel](../DIVERGENCES.md) lists those of the reference.
 * `N` is the extent of a tensor along the dimension to split, `k` the number of devices.
 * A **chunk** is the part of a tensor that one device gets. A **replica** is a copy of a module on
   one device.
