@@ -6,11 +6,15 @@ from collections.abc import Generator
 import pytest
 
 from spec_tests.machine import capabilities
-from spec_tests.machine.guards import check_races as pytest_runtest_call  # noqa: F401
 
 #: Folders whose tests need packages that only ``tox -e consumers`` installs. Its commands pass the
 #: folder to pytest by name, so that pytest collects it.
 collect_ignore = ["consumers", "sweep"]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let the plugin of the simulator check each test for races."""
+    item.add_marker("races")
 
 
 @pytest.fixture

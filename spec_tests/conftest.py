@@ -1,6 +1,5 @@
-"""The race detector runs around the tests of this folder. The header names the layers."""
+"""The layers of a run: they are tried before workers start, and the header names them."""
 
-from spec_tests.machine.guards import check_races as pytest_runtest_call  # noqa: F401
 from spec_tests.strategies.supported_layers import (  # noqa: F401
     pytest_configure_node,
     pytest_report_header,

@@ -66,8 +66,8 @@ def repeat(test: str, *options: str) -> None:
     sys.path.insert(0, str(Path.cwd()))
     folder = Path(test.partition("::")[0]).resolve().parent
     settings = ["-c", str(SETTINGS), f"--rootdir={folder}", f"--confcutdir={folder}"]
-    plugins = ["-p", "spec_tests", "-p", "spec_tests.conftest", "-p", "no:cacheprovider"]
-    output = ["-q", "--no-header", "--disable-warnings"]
+    plugins = ["-p", "spec_tests", "-p", "no:cacheprovider"]
+    output = ["-q", "--no-header", "--disable-warnings", "--races"]
     status = pytest.main([test, *settings, *plugins, *output, *options])
     workers.end_soon(status)
     sys.exit(status)

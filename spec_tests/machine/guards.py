@@ -12,13 +12,13 @@ from collections.abc import Generator, Sequence
 
 import pytest
 
-from spec_tests import simulator
 from spec_tests.failure import Fact, Failure, end_test, error_fact, noted_error
 from spec_tests.machine import clauses, process_state
 from spec_tests.machine.devices import NOT_RUN
 from spec_tests.machine.fixtures import topology_of
 from spec_tests.machine.target import NotOffered
-from spec_tests.simulator.pytest_plugin import is_simulated, race_text
+from spec_tests.simulator import Race
+from spec_tests.simulator.pytest_plugin import RaceError, race_text
 
 #: Errors that end a run or decide a verdict. The target must not raise them.
 _SKIPS = (pytest.skip.Exception, unittest.SkipTest)
@@ -61,21 +61,22 @@ def _is_of_suite(error: BaseException) -> bool:
     return type(error) is KeyboardInterrupt and is_users
 
 
-@pytest.hookimpl(wrapper=True)
-def check_races(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a passing test if its accesses to device memory race: a hook for a conftest.py."""
-    late = item.config.getoption("late_copies")
-    ignores_races = item.config.getoption("races") is False
-    if not is_simulated() or (ignores_races and late is None):
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let the plugin of the simulator check the test of a clause for races."""
+    if clauses.clauses_of_test(item):
+        item.add_marker("races")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Make a failure of the races that the plugin of the simulator has found in a test."""
+    try:
         return (yield)
-    with simulator.races(late_copies=late) as races:
-        result = yield
-    if races and not ignores_races:
-        end_test(race_failure(races))
-    return result
+    except RaceError as error:
+        end_test(race_failure(error.races))
 
 
-def race_failure(races: Sequence[simulator.Race]) -> Failure:
+def race_failure(races: Sequence[Race]) -> Failure:
     """Return the failure of a test whose accesses to device memory race."""
     names = {"early free" if race.is_free else "race" for race in races}
     return Failure("race", tuple(Fact("memory", name) for name in sorted(names)), race_text(races))

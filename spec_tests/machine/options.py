@@ -105,7 +105,7 @@ def map_options(config: pytest.Config) -> list[str]:
 def imported_plugins(config: pytest.Config) -> list[str]:
     """Return the modules that ``-p`` has imported. One of them may register a back end."""
     names: list[str] = config.getoption("plugins")
-    own = ("spec_tests", "spec_tests.conftest", __name__, *pytest_plugins)
+    own = ("spec_tests", __name__, *pytest_plugins)
     return [name for name in names if name in sys.modules and name not in own]
 
 

@@ -123,8 +123,6 @@ _TEMPLATE = """\
 if __name__ == "__main__":
     spec_tests.cli.run.repeat(__file__{selection}, {options})
 """
-#: The modules whose fixtures each program has.
-_PLUGINS = ("spec_tests.conftest", "spec_tests.machine.")
 
 
 def add_program(
@@ -261,5 +259,5 @@ def _fixtures(item: pytest.Item) -> Iterator[Any]:
     for name in definitions:
         function = definitions[name][-1].func
         module = function.__module__
-        if module.startswith("spec_tests.") and not module.startswith(_PLUGINS):
+        if module.startswith("spec_tests.") and not module.startswith("spec_tests.machine."):
             yield function

@@ -49,7 +49,7 @@ def test_programs_of_all_drawn_calls_fail_as_the_tests_do(run_module, folder):
     # Tests that draw inside their bodies, and those with a lambda expression as parameter.
     assert len(imported) <= 8
     # One process runs all programs.
-    options = ["-p", "spec_tests", "-p", "spec_tests.conftest", "-o", "python_files=*.py"]
+    options = ["-p", "spec_tests", "-o", "python_files=*.py"]
     options += ["--target=broken", "--accelerator=sim", "--import-mode=importlib", "--tb=line"]
     repeated = run_module("pytest", "repro", *options, "-q", "-p", "no:cacheprovider")
     last_line = repeated.stdout.splitlines()[-1]

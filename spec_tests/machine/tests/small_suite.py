@@ -1,7 +1,7 @@
 """The text of the files of a small suite with two clauses."""
 
 CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
-CONFTEST = 'from spec_tests.conftest import *\npytest_plugins = ["spec_tests"]\n'
+CONFTEST = 'pytest_plugins = ["spec_tests"]\n'
 HEADER = "import pytest\nfrom spec_tests.machine.clauses import clause\n"
 #: One test of each clause. ``{one}`` is the asserted expression, ``{two}`` is a statement.
 TWO_TESTS = """
