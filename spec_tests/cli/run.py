@@ -10,10 +10,9 @@ import pytest
 
 from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.failure import SUITE
-from spec_tests.machine import clauses, workers
-from spec_tests.machine.options import SHARED
+from spec_tests.machine import clauses, processes
+from spec_tests.machine.options import SETTINGS, SHARED
 
-SETTINGS = Path(__file__).with_name("run.ini")
 #: The exit status if missing names of the target are the only errors, and the one of
 #: ``--require-decided``.
 NOT_OFFERED, UNDECIDED = 6, 7
@@ -26,7 +25,7 @@ def main(options: argparse.Namespace) -> int:
     status = _run(options)
     if options.ends_process:
         sys.stdout.flush()
-        workers.end_soon(status)
+        processes.end_soon(status)
     return status
 
 
@@ -52,25 +51,6 @@ def _run(options: argparse.Namespace) -> int:
         print(f"--require-decided: {clauses.count(len(not_decided))} not decided")
         return UNDECIDED
     return status
-
-
-def repeat(test: str, *options: str) -> None:
-    """Run a test of a file, which is outside the suite, and exit with the status of pytest.
-
-    The programs that a run writes for its failures call it.
-
-    Args:
-        test: The file, or the file and the name of the test.
-        options: Options of pytest and of the suite, such as ``--target=NAME``.
-    """
-    sys.path.insert(0, str(Path.cwd()))
-    folder = Path(test.partition("::")[0]).resolve().parent
-    settings = ["-c", str(SETTINGS), f"--rootdir={folder}", f"--confcutdir={folder}"]
-    plugins = ["-p", "spec_tests", "-p", "no:cacheprovider"]
-    output = ["-q", "--no-header", "--disable-warnings", "--races"]
-    status = pytest.main([test, *settings, *plugins, *output, *options])
-    workers.end_soon(status)
-    sys.exit(status)
 
 
 def _pytest_arguments(options: argparse.Namespace) -> list[str]:

@@ -24,6 +24,8 @@ _STAGES = "profiles session fixtures collect guards time_limit judge workers"
 STAGES = tuple(f"spec_tests.machine.{name}" for name in _STAGES.split())
 #: Seconds after which a test fails as hanging, unless the user sets another limit.
 _TIME_LIMIT = 300.0
+#: The settings of pytest for a run in any folder.
+SETTINGS = Path(__file__).with_name("run.ini")
 DEFAULT_TARGET = "impl"
 NO_REFERENCE = "none"
 #: The options that ``parallel-conformance run`` has, too. For each: the arguments of

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from spec_tests.machine.target import Target
 
 #: Seconds after which a program counts as hanging and is killed.
 PROGRAM_LIMIT = 120
+#: Seconds that a process has to end by itself.
+_END_LIMIT = 5
 #: Variables with which PyTorch has no accelerator. Without the second one, ``import torch`` loads
 #: an installed back end.
 _HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
@@ -141,3 +144,10 @@ def _server() -> ForkServer:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def end_soon(status: int) -> None:
+    """End this process with ``status`` in a few seconds, although a thread may never end."""
+    timer = threading.Timer(_END_LIMIT, os._exit, (status,))
+    timer.daemon = True
+    timer.start()

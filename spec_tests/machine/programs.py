@@ -12,6 +12,7 @@ import operator
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, ModuleType
 from typing import Any
@@ -20,7 +21,8 @@ import pytest
 import torch
 
 from spec_tests.failure import Failure
-from spec_tests.machine import clauses, verdicts
+from spec_tests.machine import clauses, processes, verdicts
+from spec_tests.machine.options import SETTINGS
 
 #: Classes whose ``repr`` is an expression.
 _LITERALS = (bool, int, float, complex, str, bytes, range, type(None))
@@ -121,7 +123,7 @@ _TEMPLATE = """\
 {test}
 
 if __name__ == "__main__":
-    spec_tests.cli.run.repeat(__file__{selection}, {options})
+    repeat(__file__{selection}, {options})
 """
 
 
@@ -155,7 +157,7 @@ def add_program(
         test = f"# The test is imported, because {missing}.\n"
     for fixture in _fixtures(item):
         expressions.add_import(fixture.__module__, fixture.__name__)
-    expressions.add_import("spec_tests.cli.run")
+    expressions.of_named(repeat)
     marks = _marks(item)
     if marks:
         expressions.add_import("pytest")
@@ -261,3 +263,22 @@ def _fixtures(item: pytest.Item) -> Iterator[Any]:
         module = function.__module__
         if module.startswith("spec_tests.") and not module.startswith("spec_tests.machine."):
             yield function
+
+
+def repeat(test: str, *options: str) -> None:
+    """Run a test of a file, which is outside the suite, and exit with the status of pytest.
+
+    The programs that a run writes for its failures call it.
+
+    Args:
+        test: The file, or the file and the name of the test.
+        options: Options of pytest and of the suite, such as ``--target=NAME``.
+    """
+    sys.path.insert(0, str(Path.cwd()))
+    folder = Path(test.partition("::")[0]).resolve().parent
+    settings = ["-c", str(SETTINGS), f"--rootdir={folder}", f"--confcutdir={folder}"]
+    plugins = ["-p", "spec_tests", "-p", "no:cacheprovider"]
+    output = ["-q", "--no-header", "--disable-warnings", "--races"]
+    status = pytest.main([test, *settings, *plugins, *output, *options])
+    processes.end_soon(status)
+    sys.exit(status)

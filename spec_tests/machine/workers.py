@@ -5,9 +5,7 @@ worker with a usage error collects no tests and sends the text of the error to t
 which prints it. A worker that ends before it has collected tests ends the run.
 """
 
-import os
 import re
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +15,8 @@ from typing import Any
 import pytest
 from pluggy import PluggyTeardownRaisedWarning
 
-from spec_tests.machine import clauses, judge, time_limit, verdicts
+from spec_tests.machine import clauses, judge, processes, time_limit, verdicts
 
-#: Seconds that a process has to end by itself.
-_END_LIMIT = 5
 _KEY = "usage_error"
 
 
@@ -121,11 +117,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End a worker that has sent all reports."""
     if hasattr(config, "workerinput"):
-        end_soon(0)
-
-
-def end_soon(status: int) -> None:
-    """End this process with ``status`` in a few seconds, although a thread may never end."""
-    timer = threading.Timer(_END_LIMIT, os._exit, (status,))
-    timer.daemon = True
-    timer.start()
+        processes.end_soon(0)

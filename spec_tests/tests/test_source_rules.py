@@ -64,7 +64,7 @@ def test_machine_names_no_later_package_for_an_import():
         if re.fullmatch(r"spec_tests\.\w[\w.]*", name)
     }
     # The machine runs the chapter `devices` before the first test, to see faults of the devices.
-    assert named <= {"machine", "simulator", "oracle", "conftest", "cli", "devices"}
+    assert named <= {"machine", "simulator", "oracle", "devices"}
 
 
 def test_imports_from_other_packages_are_absolute():
