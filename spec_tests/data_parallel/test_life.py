@@ -25,7 +25,7 @@ from spec_tests.data_parallel.life.state_machine import TOLERANCES, Life, step
 from spec_tests.machine import capabilities, profiles, register
 from spec_tests.machine.capabilities import dtype_name
 from spec_tests.machine.clauses import cases, clause
-from spec_tests.machine.options import target_of
+from spec_tests.machine.fixtures import register_of
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.tensors import device_slots
@@ -46,8 +46,7 @@ COPIES = {
 @pytest.fixture(scope="session")
 def recorded_clauses(request):
     """The clauses that the register of the target records."""
-    config = request.config
-    path = register.path_of(target_of(config), config.getoption("--divergences"))
+    path = register_of(request.config)
     records = register.load(path) if path is not None else []
     return frozenset(name for record in records if record.applies for name in record.clauses)
 
