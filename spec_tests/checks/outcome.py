@@ -10,20 +10,14 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from spec_tests import cuda_stand_ins
 from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.snapshot import snapshot
-from spec_tests.machine import process_state
+from spec_tests.machine import process_state, session
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
 
-#: Warnings that contain one of these texts are ignored: they depend on the build of PyTorch, or on
-#: the operators that a back end runs on the CPU.
-_BUILD_WARNINGS = (
-    *(entry.split(":")[1] for entry in cuda_stand_ins.IGNORED_WARNINGS),
-    *("fall back to", "falls back to", "falling back to", "is not currently supported on the"),
-)
-
+#: Matches warnings that are ignored.
+_OF_BUILD = re.compile("|".join(entry.split(":")[1] for entry in session.OF_BUILD))
 #: Matches addresses, and absolute paths of files.
 _VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![\w.])/(?:[\w.+-]+/)+[\w.+-]*")
 #: Matches a missing space in an error of ``torch._C._gather`` before PyTorch 2.15.
@@ -137,7 +131,7 @@ def normalise(text: str) -> str:
 
 def _warning_texts(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
     texts = (f"{each.category.__name__}: {each.message}" for each in caught)
-    return tuple(text for text in texts if not any(part in text for part in _BUILD_WARNINGS))
+    return tuple(text for text in texts if not _OF_BUILD.search(text))
 
 
 def _input_gradients(result: object, inputs: Mapping[str, Any]) -> Any:

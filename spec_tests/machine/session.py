@@ -26,20 +26,24 @@ from spec_tests.machine.fixtures import (
 from spec_tests.machine.options import NO_REFERENCE, command, map_options, mapping_of, target_of
 from spec_tests.machine.target import REFERENCE, require_target
 
+#: Filters for warnings that depend on the build of PyTorch, or on a back end that runs an operator
+#: on the CPU: slow, but right.
+OF_BUILD = (
+    r"ignore:.*(will fall|is falling|falls) back to",
+    "ignore:.*is not currently supported on the",
+    *cuda_stand_ins.IGNORED_WARNINGS,
+)
 #: Filters of warnings. A warning that no filter ignores is an error.
-WARNINGS = (
+_WARNINGS = (
     "error",
     # pytest-benchmark up to 5.2 warns before the first test if pytest-xdist is used.
     "ignore:Benchmarks are automatically disabled",
     # At the first failure Hypothesis imports libcst, if installed, and libcst warns.
     "ignore:mypy_extensions.TypedDict is deprecated",
-    # A back end runs an operator on the CPU: slow, but right.
-    r"ignore:.*(will fall|is falling|falls) back to",
-    "ignore:.*is not currently supported on the",
     # cuDNN copies the weights of a replica's recurrent layer in each call:
     # https://github.com/allenai/allennlp/issues/2793.
     "ignore:RNN module weights are not part of single contiguous chunk",
-    *cuda_stand_ins.IGNORED_WARNINGS,
+    *OF_BUILD,
 )
 
 
@@ -47,7 +51,7 @@ WARNINGS = (
 def pytest_configure(config: pytest.Config) -> None:
     """Configure warnings, the marker ``clause`` and the `verdict_file.Recorder`."""
     # The filters of the user come later in the list and override these.
-    config.getini("filterwarnings")[:0] = WARNINGS
+    config.getini("filterwarnings")[:0] = _WARNINGS
     config.addinivalue_line(
         "markers", "clause(id): the clause of clauses.toml that the test checks"
     )
