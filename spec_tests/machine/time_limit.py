@@ -21,8 +21,8 @@ import pytest
 #: The chapters about single functions, and files whose tests compile modules or start processes.
 _WITH_EXAMPLE_LIMIT = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply")
 SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
-#: The limits of an example in a test of single functions: seconds, and seconds of processor time.
-EXAMPLE_LIMIT, PROCESSOR_LIMIT = 120, 60
+#: The limit in seconds of an example in a test of single functions.
+EXAMPLE_LIMIT = 120
 #: The number of frames of the stack, innermost last.
 _FRAMES = 6
 _TIMER = pytest.StashKey["_Timer"]()
@@ -33,19 +33,19 @@ class _Timer:
 
     Args:
         path: The file of the worker, which says why its process has ended.
-        limit: The limit of the test in seconds; None for the limits of an example.
+        limit: The limit of the test in seconds; None for the limit of each example.
     """
 
     def __init__(self, path: Path, limit: float | None) -> None:
         self._path, self._limit, self._thread = path, limit, threading.get_ident()
-        self._start = time.monotonic()
         self.ended = threading.Event()
-        self.start_example()
+        self._start = time.monotonic()
         threading.Thread(target=self._wait, daemon=True).start()
 
     def start_example(self) -> None:
         """Store that an example starts now."""
-        self._example, self._processor = time.monotonic(), time.process_time()
+        if self._limit is None:
+            self._start = time.monotonic()
 
     def _wait(self) -> None:
         """End the process at the limit.
@@ -68,15 +68,10 @@ class _Timer:
                     os._exit(1)
 
     def _reached_limit(self) -> str:
-        """Return which limit the test has reached; empty if it has reached none."""
-        if self._limit is not None:
-            is_within = time.monotonic() - self._start < self._limit
-            return "" if is_within else f"it has not ended in {self._limit:g} s"
-        if time.monotonic() - self._example > EXAMPLE_LIMIT:
-            return f"an example has not ended in {EXAMPLE_LIMIT} s"
-        if time.process_time() - self._processor > PROCESSOR_LIMIT:
-            return f"an example has not ended in {PROCESSOR_LIMIT} s of processor time"
-        return ""
+        """Return the limit that the test has reached; empty before."""
+        limit, name = self._limit or EXAMPLE_LIMIT, "it" if self._limit else "an example"
+        is_within = time.monotonic() - self._start < limit
+        return "" if is_within else f"{name} has not ended in {limit:g} s"
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)

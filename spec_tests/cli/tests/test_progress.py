@@ -14,7 +14,7 @@ from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.cli.main import main
 from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import clauses, judge, verdict_file
+from spec_tests.machine import clauses, judge, time_limit, verdict_file
 from spec_tests.machine.tests.fixtures import start_python
 from spec_tests.machine.verdicts import PROGRAM, tests_of
 from spec_tests.reporting import runs
@@ -199,6 +199,24 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
         "comm.gather.refuses-none": "pass",
         "comm.scatter.slices": "fail",
     }
+
+
+@pytest.mark.parametrize(
+    ("limit", "text", "after_an_example"),
+    [
+        (None, "an example has not ended in 120 s", ""),
+        (200.0, "it has not ended in 200 s", "it has not ended in 200 s"),
+    ],
+)
+def test_only_without_a_limit_of_the_test_each_example_has_one(
+    monkeypatch, tmp_path, limit, text, after_an_example
+):
+    monkeypatch.setattr(time_limit._Timer, "_wait", lambda timer: None)
+    timer = time_limit._Timer(tmp_path / "stack", limit)
+    timer._start -= 200
+    assert timer._reached_limit() == text
+    timer.start_example()
+    assert timer._reached_limit() == after_an_example
 
 
 @pytest.mark.slow
