@@ -42,7 +42,7 @@ def read_releases() -> History:
                 clause: each.verdict == "pass"
                 for clause, each in run.evidence.items()
                 if clause in about_target.difference(DISTURBED if version else ())
-                and each.verdict != "not-run"
+                and (each.verdict != "not-run" or each.is_undecided)
             }
     return dict(sorted(found.items(), key=lambda item: [*map(int, item[0].split("."))]))
 

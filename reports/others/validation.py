@@ -77,9 +77,8 @@ def find_unexpected(
     if not found:
         yield "no verdict of any clause"
     for name, each in found.items():
-        verdict = verdicts.in_tables(each.verdict)
-        if record is not None and record.get(name, verdict) != verdict:
-            yield f"{verdict} {name}, published as {record[name]}"
+        if record is not None and record.get(name, each.verdict) != each.verdict:
+            yield f"{each.verdict} {name}, published as {record[name]}"
         if record is None and each.verdict in ("fail", "not-offered") and not each.declared:
             yield f"{each.verdict} {name}"
     if record is None and status != 0:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 
 from spec_tests.machine import input_files
-from spec_tests.machine.verdicts import VERDICTS, Evidence, in_tables
+from spec_tests.machine.verdicts import VERDICTS, Evidence
 from spec_tests.reporting import runs
 from spec_tests.reporting.markdown import format_table
 
@@ -63,12 +63,12 @@ def changes(
 
 
 def _shown(evidence: Evidence) -> str:
-    return LEFT if evidence.is_stale else in_tables(evidence.verdict)
+    return LEFT if evidence.is_stale else evidence.verdict
 
 
 def _kind(before: Evidence, after: Evidence) -> str:
     """Return the kind of a change; empty if there is none. `VERDICTS` has the worst one first."""
-    old, new = in_tables(before.verdict), in_tables(after.verdict)
+    old, new = before.verdict, after.verdict
     if after.is_stale and not before.is_stale:
         return REPAIRED
     if old == new:
@@ -76,7 +76,7 @@ def _kind(before: Evidence, after: Evidence) -> str:
         return OTHERWISE if old != ABSENT and len(keys) == 2 else ""
     if old == "fail" and (new == "known" or after.declared):
         return RECORDED
-    if old == "pass" and after.verdict == "undecided":
+    if old == "pass" and after.is_undecided:
         return REGRESSION
     if ABSENT in (old, new):
         return APPEARED if old == ABSENT else GONE

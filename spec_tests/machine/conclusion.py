@@ -7,7 +7,7 @@ from typing import NamedTuple
 from spec_tests.machine import clauses, register
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.target import REFERENCE
-from spec_tests.machine.verdicts import VERDICTS, Evidence, in_tables
+from spec_tests.machine.verdicts import VERDICTS, Evidence
 
 #: The conclusion about a run that violates only clauses that torch.nn.parallel violates, too.
 AS_REFERENCE = f"as {REFERENCE}"
@@ -115,7 +115,7 @@ def summary_lines(
     evidence: Mapping[str, Evidence], specification: Mapping[str, Clause], conclusion: Conclusion
 ) -> list[str]:
     """Return the lines about a run: counts, clauses that did not pass, and the conclusion."""
-    verdicts = {name: in_tables(found.verdict) for name, found in evidence.items()}
+    verdicts = {name: found.verdict for name, found in evidence.items()}
     rows = {"chapter": VERDICTS} | {
         title: tuple(str(counts[verdict]) for verdict in VERDICTS)
         for title, counts in count_by_chapter(verdicts, specification).items()
@@ -135,10 +135,10 @@ def summary_lines(
         if each.verdict == "not-offered" and not each.declared
     )
     lines += [f"{text}: {clauses.count(number)}" for text, number in missing.most_common()]
-    counts = Counter(each.verdict for each in evidence.values())
-    if undecided := counts["undecided"]:
+    if undecided := sum(each.is_undecided for each in evidence.values()):
+        failed = sum(each.verdict == "fail" for each in evidence.values())
         lines.append(
-            f"{undecided} of {clauses.count(undecided + counts['fail'])} with failed tests are "
+            f"{undecided} of {clauses.count(undecided + failed)} with failed tests are "
             "not-run: their tests fail in facts of other clauses"
         )
     chapters = {specification[name].chapter for name in verdicts.keys() & specification.keys()}

@@ -9,7 +9,7 @@ resumed. The first verdict makes the file. The last line of an interrupted run i
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,8 +20,6 @@ from spec_tests.machine.clauses import Clause
 from spec_tests.machine.verdicts import (
     TestVerdict,
     find_evidence,
-    from_table,
-    in_tables,
     tests_of,
 )
 
@@ -102,7 +100,7 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], list[TestVerdict], bo
             test = input_files.convert(line, TestVerdict, source)
             if test.clause and not clauses.is_id(test.clause):
                 raise input_files.refuse(source, f"{test.clause!r} is not the id of a clause")
-            tests.append(replace(test, verdict=from_table(test.verdict, test.failure)))
+            tests.append(test)
     return headers, tests, is_interrupted
 
 
@@ -156,7 +154,7 @@ class Recorder:
     @property
     def verdicts(self) -> dict[str, str]:
         """The verdict so far of each clause."""
-        return {name: in_tables(test.verdict) for name, test in self._worst.items()}
+        return {name: test.verdict for name, test in self._worst.items()}
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:

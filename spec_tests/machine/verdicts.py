@@ -5,10 +5,9 @@ The verdict of a clause is the worst verdict of its tests. These are the verdict
 * *fail*: the test fails in a fact that violates the clause.
 * *not-offered*: the target lacks a name that the test uses.
 * *known*: the test fails as a record of the register expects.
-* *undecided*: the test fails, but in facts of other clauses. Files and tables call it *not-run*,
-  because nothing is known about the clause.
 * *pass*
-* *not-run*: the test was not run.
+* *not-run*: the test was not run, or it fails in facts of other clauses. Then the clause is
+  undecided, even if its other tests pass.
 """
 
 import json
@@ -21,10 +20,8 @@ import pytest
 from spec_tests.failure import Failure
 from spec_tests.machine import input_files
 
-Verdict = Literal["fail", "not-offered", "known", "undecided", "pass", "not-run"]
-_WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
-#: The verdicts of files and tables, worst first.
-VERDICTS = tuple(each for each in _WORST_FIRST if each != "undecided")
+Verdict = Literal["fail", "not-offered", "known", "pass", "not-run"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 #: Keys in the report of a test: its clauses that the run selects and the others, the JSON of its
 #: failure, the missing name that the register declares, the program that repeats the failure, and
 #: a clause that the failure fails.
@@ -55,9 +52,10 @@ class TestVerdict:
     failure: Failure | None = None
 
     @property
-    def rank(self) -> int:
+    def rank(self) -> float:
         """The place among the verdicts for one clause, the worst first."""
-        return _WORST_FIRST.index(self.verdict)
+        is_undecided = self.verdict == "not-run" and self.failure
+        return VERDICTS.index("pass") - 0.5 if is_undecided else VERDICTS.index(self.verdict)
 
     @property
     def fails_run(self) -> bool:
@@ -67,18 +65,7 @@ class TestVerdict:
     def dumps(self) -> str:
         """Return the line of a file of verdicts."""
         fields = {name: value for name, value in vars(self).items() if value}
-        fields["verdict"] = in_tables(self.verdict)
         return json.dumps(fields | ({"failure": self.failure.to_json()} if self.failure else {}))
-
-
-def in_tables(verdict: str) -> str:
-    """Return the name that files and tables have for a verdict: one of `VERDICTS`."""
-    return "not-run" if verdict == "undecided" else verdict
-
-
-def from_table(verdict: Verdict, failure: Failure | None) -> Verdict:
-    """Return the verdict that a file calls ``verdict``. A failed test has decided nothing."""
-    return "undecided" if verdict == "not-run" and failure else verdict
 
 
 def verdict_in(report: pytest.TestReport) -> Verdict | None:
@@ -136,7 +123,7 @@ def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
     cause = "the record of its tests is out of date:" if is_stale else "its tests fail in facts of"
     reason = f"{cause} {fails[0]}"
     others = (name for name in own if name not in fails)
-    return tests + [TestVerdict(test, "undecided", name, reason, "", failure) for name in others]
+    return tests + [TestVerdict(test, "not-run", name, reason, "", failure) for name in others]
 
 
 @dataclass(frozen=True)
@@ -158,6 +145,11 @@ class Evidence:
     test: str = ""
     others: int = 0
     declared: str = ""
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether tests of the clause fail in facts of other clauses only."""
+        return self.verdict == "not-run" and self.failure is not None
 
     @property
     def is_stale(self) -> bool:

@@ -20,7 +20,7 @@ import msgspec
 
 from spec_tests.failure import Failure
 from spec_tests.machine import clauses, input_files, verdict_file
-from spec_tests.machine.verdicts import Evidence, Verdict, from_table, in_tables
+from spec_tests.machine.verdicts import Evidence, Verdict
 from spec_tests.reporting import documents
 
 _LISTED = ("not-offered", "not-run")
@@ -57,7 +57,7 @@ def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
     document: dict[str, Any] = {"run": about, "pass": {}, "not-offered": {}, "not-run": {}}
     tests = []
     for name, own in sorted(evidence.items()):
-        if own.verdict in document:
+        if own.verdict in document and not own.is_undecided:
             reason = _clean(own.reason.partition("\n")[0])
             key = reason if own.verdict in _LISTED else name.partition(".")[0]
             document[own.verdict].setdefault(key, []).append(name)
@@ -67,8 +67,7 @@ def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
 
 
 def _make_test(clause: str, evidence: Evidence) -> dict[str, Any]:
-    verdict = in_tables(evidence.verdict)
-    test: dict[str, Any] = {"clause": clause, "test": evidence.test, "verdict": verdict}
+    test: dict[str, Any] = {"clause": clause, "test": evidence.test, "verdict": evidence.verdict}
     if evidence.reason:
         test["reason"] = evidence.reason
     if failure := evidence.failure:
@@ -100,9 +99,8 @@ def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
         for reason, ids in listed.items():
             evidence |= dict.fromkeys(ids, Evidence(verdict, reason))
     for test in document.tests:
-        verdict = from_table(test.verdict, test.failure)
         evidence[test.clause] = Evidence(
-            verdict, test.reason, test.failure, test.test, test.others
+            test.verdict, test.reason, test.failure, test.test, test.others
         )
     for name in evidence:
         if not clauses.is_id(name):

@@ -11,7 +11,7 @@ from spec_tests.machine import clauses, register, verdict_file
 from spec_tests.machine.conclusion import Conclusion, conclude
 from spec_tests.machine.options import DEFAULT_TARGET, repeat_command
 from spec_tests.machine.target import REFERENCE
-from spec_tests.machine.verdicts import Evidence, find_evidence, in_tables
+from spec_tests.machine.verdicts import Evidence, find_evidence
 from spec_tests.reporting.published_runs import read_published
 
 #: The pattern of the published runs, relative to the folder of reports.
@@ -37,7 +37,7 @@ class Run:
     @cached_property
     def verdicts(self) -> dict[str, str]:
         """The verdict of each clause of the run."""
-        return {clause: in_tables(own.verdict) for clause, own in self.evidence.items()}
+        return {clause: own.verdict for clause, own in self.evidence.items()}
 
     @cached_property
     def conclusion(self) -> Conclusion:
