@@ -126,7 +126,7 @@ def attributes_of(value: Any) -> tuple[dict[str, Any], list[str]]:
     if own is not getattr(value, "__dict__", None):
         own = {}  # A property of the class makes it.
     for name, attribute in list(own.items()):
-        if any(_is_cached(vars(kind).get(name)) for kind in kinds):
+        if any(_caches_value(vars(kind).get(name)) for kind in kinds):
             cached.append(name)
         elif isinstance(name, str):
             attributes[name] = attribute
@@ -147,7 +147,7 @@ def slots_of(value: Any) -> Iterator[tuple[str, Any]]:
                 yield name, getattr(value, name)
 
 
-def _is_cached(member: Any) -> bool:
+def _caches_value(member: Any) -> bool:
     """Return whether ``member`` stores a value in the attribute of its own name."""
     kind = type(member)
     return hasattr(kind, "__get__") and not (hasattr(kind, "__set__") or callable(member))

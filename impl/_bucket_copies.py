@@ -41,7 +41,7 @@ from ._torch_private import (
 )
 
 #: For each device, the list of its tensors.
-_Rows = list[list[Tensor]]
+_ByDevice = list[list[Tensor]]
 _Member = TypeVar("_Member")
 
 
@@ -50,7 +50,7 @@ def attached_copies(
     devices: Sequence[torch.device],
     *,
     buffer_size: int = REPLICA_BUFFER_SIZE,
-) -> _Rows:
+) -> _ByDevice:
     """Copy ``tensors`` to each of ``devices``. Gradients flow back to ``tensors``.
 
     Args:
@@ -82,7 +82,7 @@ def detached_copies(
     devices: Sequence[torch.device],
     *,
     buffer_size: int = REPLICA_BUFFER_SIZE,
-) -> _Rows:
+) -> _ByDevice:
     """Copy ``tensors`` as :func:`attached_copies` does, without history.
 
     The first list for the device of a source holds the source itself. All other copies do not
@@ -94,41 +94,42 @@ def detached_copies(
 
 
 def _copy_bucket_by_bucket(
-    copy_rows: Callable[[Sequence[Tensor], Sequence[torch.device]], _Rows],
+    copy_to: Callable[[Sequence[Tensor], Sequence[torch.device]], _ByDevice],
     tensors: Sequence[Tensor],
     devices: Sequence[torch.device],
     plan: Sequence[Sequence[int]],
-) -> _Rows:
+) -> _ByDevice:
     """Copy the buckets of ``plan``. Return for each device the copies of ``tensors``."""
-    rows: _Rows = [[] for _ in devices]
+    by_device: _ByDevice = [[] for _ in devices]
     for indices in plan:
         bucket = [tensors[index] for index in indices]
-        is_plain = PLAIN_CLASSES.issuperset(map(type, bucket)) or has_own_operators(
-            type(bucket[0])
-        )
+        classes = {*map(type, bucket)}
+        is_plain = classes <= PLAIN_CLASSES or any(map(has_own_operators, classes))
         # A subclass may refuse an operator that the copies need, and the bucket of a tensor of a
         # subclass would give its class to all tensors.
         with nullcontext() if is_plain else use_plain_operators():
-            copied = copy_rows(bucket, devices)
-        for row, members in zip(rows, copied, strict=True):
-            row += members
-    rows = sorted_by_index(rows, [index for indices in plan for index in indices])
+            copied = copy_to(bucket, devices)
+        for copies, members in zip(by_device, copied, strict=True):
+            copies += members
+    by_device = sorted_by_index(by_device, [index for indices in plan for index in indices])
     for index, tensor in enumerate(tensors):
         if type(tensor) not in PLAIN_CLASSES or tensor.__dict__:
-            for row in rows:
-                row[index] = with_class_and_attributes(row[index], tensor)
-    return rows
+            for copies in by_device:
+                copies[index] = with_class_and_attributes(copies[index], tensor)
+    return by_device
 
 
-def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
+def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _ByDevice:
     if has_own_operators(type(bucket[0])):
         return without_grad(_copy_by_own_operators)(bucket[0], devices)
     source, other_devices = _separate_source(bucket, devices)
-    rows = copy_bucket(bucket, other_devices)
-    return rows if source is None else [*rows[:source], list(bucket), *rows[source:]]
+    by_device = copy_bucket(bucket, other_devices)
+    if source is not None:
+        by_device.insert(source, list(bucket))
+    return by_device
 
 
-def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
+def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _ByDevice:
     if has_own_operators(type(bucket[0])):
         tensor = bucket[0]
         records = tensor.requires_grad and _records_gradients()
@@ -142,18 +143,18 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
         # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
         # view's node. By default the new node is a strided view, which raises an error for sparse
         # gradients. A node that repeats the original view operation accepts sparse gradients.
-        rows = track_original_views(
+        by_device = track_original_views(
             lambda: _copy_by_autograd_node(bucket, other_devices, with_views=source is not None)
         )
     else:
         # Use `detach`, not a view: a view of a leaf that requires grad requires grad, even under
         # `no_grad`.
-        rows = [[tensor.detach() for tensor in bucket]] if source is not None else []
-        rows += copy_bucket(bucket, other_devices)
+        by_device = [[tensor.detach() for tensor in bucket]] if source is not None else []
+        by_device += copy_bucket(bucket, other_devices)
     if source is not None:
-        # Move the row for the sources' device from the front to its index in `devices`.
-        rows.insert(source, rows.pop(0))
-    return rows
+        # Move the list for the sources' device from the front to its index in `devices`.
+        by_device.insert(source, by_device.pop(0))
+    return by_device
 
 
 def _records_gradients() -> bool:
@@ -161,34 +162,34 @@ def _records_gradients() -> bool:
     return torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
-def _copy_by_own_operators(tensor: Tensor, devices: Sequence[torch.device]) -> _Rows:
-    """Copy a tensor by the operators of its class. The first row on its device has no copy."""
+def _copy_by_own_operators(tensor: Tensor, devices: Sequence[torch.device]) -> _ByDevice:
+    """Copy a tensor by the operators of its class. The first list for its device holds itself."""
     source, _ = _separate_source([tensor], devices)
-    rows: _Rows = []
+    by_device: _ByDevice = []
     for index, device in enumerate(devices):
-        rows.append(
+        by_device.append(
             [tensor if index == source else move_by_own_operators(tensor, device, copy=True)]
         )
         if tensor.requires_grad and index < len(devices) - 1:
             # Autograd adds the gradients of a tensor in the order in which they are ready. Each
             # view gets two gradients only, whose sum does not depend on their order.
             tensor = tensor.view_as(tensor)
-    return rows
+    return by_device
 
 
 def _copy_by_autograd_node(
     bucket: Sequence[Tensor], other_devices: Sequence[torch.device], *, with_views: bool
-) -> _Rows:
+) -> _ByDevice:
     """Return the outputs of one :class:`CopiedBucket` node: for each device a list of tensors."""
     outputs = CopiedBucket.apply(other_devices, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
-    rows: _Rows = _as_rows(outputs, len(bucket))
+    by_device: _ByDevice = _divide(outputs, len(bucket))
     if with_views:
-        rows[0] = list(map(_single_output_view, rows[0]))
+        by_device[0] = list(map(_single_output_view, by_device[0]))
     # Backward runs the newest ready node first. This node is older than all nodes of the
     # replicas. By default it would run after the backward of the whole first replica, and all
     # gradients would be kept until then. With the highest priority it runs as soon as it is ready.
     run_first_in_backward(outputs[-1].grad_fn)
-    return rows
+    return by_device
 
 
 def _single_output_view(output: Tensor) -> Tensor:
@@ -234,19 +235,19 @@ class CopiedBucket(Function):
     @with_saved_streams
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the sum of the gradients of each tensor; None if no copy of it was used."""
-        return None, None, *_sum_rows(_as_rows(grads, ctx.bucket_size), ctx.device)
+        return None, None, *_sum_gradients(_divide(grads, ctx.bucket_size), ctx.device)
 
 
-def _sum_rows(
-    rows: Sequence[Sequence[Tensor | None]], device: torch.device
+def _sum_gradients(
+    by_device: Sequence[Sequence[Tensor | None]], device: torch.device
 ) -> list[Tensor | None]:
-    """Return the sums of the gradients in ``rows``, which has a list for each device."""
-    columns = list(zip(*rows, strict=True))
+    """Return the sums of the gradients in ``by_device``, which has a list for each device."""
+    columns = list(zip(*by_device, strict=True))
     # One operation adds the gradients of all tensors whose gradients are dense on all devices.
     # Sums with sparse or missing gradients are computed tensor by tensor.
     dense = {index: column for index, column in enumerate(columns) if _is_dense(column)}
     sums: dict[int, Tensor | None] = {}
-    if len(rows) > 1 and dense:
+    if len(by_device) > 1 and dense:
         totals = add_buckets(list(map(list, zip(*dense.values(), strict=True))), device)
         sums.update(zip(dense, totals, strict=True))
     return [
@@ -276,5 +277,5 @@ def _separate_source(
     return source, [other for index, other in enumerate(devices) if index != source]
 
 
-def _as_rows(flat: Sequence[_Member], size: int) -> list[list[_Member]]:
+def _divide(flat: Sequence[_Member], size: int) -> list[list[_Member]]:
     return [list(flat[start : start + size]) for start in range(0, len(flat), size)]

@@ -147,11 +147,11 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
     if not devices:
         return []
     small, large = partition_by_size(bucket)
-    rows = [[row_major_copy(bucket[index], device) for index in large] for device in devices]
+    by_device = [[row_major_copy(bucket[index], device) for index in large] for device in devices]
     if small:
         packed = _packed_copies([bucket[index] for index in small], devices)
-        rows = [pieces + row for pieces, row in zip(packed, rows, strict=True)]
-    return sorted_by_index(rows, small + large)
+        by_device = [views + copies for views, copies in zip(packed, by_device, strict=True)]
+    return sorted_by_index(by_device, small + large)
 
 
 def _packed_copies(

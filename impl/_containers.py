@@ -99,7 +99,7 @@ class Branch(Node):
         return enumerate(value)
 
     @staticmethod
-    def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+    def items_of_all(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
         """Return pairs: the key or index of a member, and the member of each of ``values``."""
         return enumerate(zip(*values, strict=True))
 
@@ -222,7 +222,7 @@ class NamedTupleBranch(Branch):
         return zip(value._fields, value, strict=True)
 
     @staticmethod
-    def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+    def items_of_all(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
         return zip(values[0]._fields, zip(*values, strict=True), strict=True)
 
     def build(self, parts: tuple[Any, ...]) -> Any:
@@ -246,7 +246,7 @@ class MappingBranch(Branch):
         return _stored_items(value).items()
 
     @staticmethod
-    def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+    def items_of_all(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
         members = [_stored_items(value) for value in values]
         if len({len(member) for member in members}) > 1:
             raise ValueError("All dicts must have the same number of keys")
@@ -285,7 +285,7 @@ class FieldsBranch(Branch):
         return ((name, getattr(value, name)) for name in _field_names(value))
 
     @staticmethod
-    def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+    def items_of_all(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
         names = _field_names(values[0])
         return ((name, [getattr(value, name) for value in values]) for name in names)
 

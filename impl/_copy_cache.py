@@ -151,15 +151,17 @@ def _have_equal_bits(a: Tensor, b: Tensor) -> bool:
 class CopyEntry:
     """Tensors and their copies, and the state of both when the copies were made.
 
-    ``rows`` has for each device a list with the copy of each tensor, or None.
+    ``copies`` has for each device a list with the copy of each tensor, or None.
     """
 
-    def __init__(self, sources: Sequence[Tensor], rows: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, sources: Sequence[Tensor], copies: Sequence[Sequence[Any]]) -> None:
         # These references keep each `id` from coming back.
-        self.sources, self.rows = sources, rows
+        self.sources, self.copies = sources, copies
         self.samples = _Samples(sources)
         self._versioned = [  # Inference tensors have no version.
-            each for each in chain(sources, *rows) if each is not None and not each.is_inference()
+            each
+            for each in chain(sources, *copies)
+            if each is not None and not each.is_inference()
         ]
         #: The memory of the sources that optimizers may have changed.
         self._stepped: set[object] = set()
@@ -173,8 +175,8 @@ class CopyEntry:
         """Return whether no tensor and no copy has changed, apart from samples."""
         return not self._stepped and self._read() == self._state
 
-    def has_memory(self) -> bool:
-        """Return whether all sources have their addresses and versions."""
+    def sources_seem_unchanged(self) -> bool:
+        """Return whether all sources have the addresses and versions of before."""
         (addresses, *_), versions = self._state
         return (
             not self._stepped
@@ -185,7 +187,7 @@ class CopyEntry:
     def find_unseen_change(self) -> int | None:
         """Return the index of a source whose last copy has other bits, without a seen change."""
         seen = self.find_seen_changes().union(self.samples.find(self.samples.differences()))
-        for index, (source, copy) in enumerate(zip(self.sources, self.rows[-1], strict=True)):
+        for index, (source, copy) in enumerate(zip(self.sources, self.copies[-1], strict=True)):
             # A replica may lack a tensor, or have another one in its place.
             if copy is None or (copy.shape, copy.dtype) != (source.shape, source.dtype):
                 continue
@@ -203,7 +205,7 @@ class CopyEntry:
         seen.update(id(each) for each, old, new in pairs if old != new)
         return {
             index
-            for index, (source, copy) in enumerate(zip(self.sources, self.rows[-1], strict=True))
+            for index, (source, copy) in enumerate(zip(self.sources, self.copies[-1], strict=True))
             if id(source) in seen or id(copy) in seen or _memory_of(source) in self._stepped
         }
 
@@ -341,12 +343,12 @@ class ParameterCache(CopyCache[CopyEntry]):
                 self.entries.clear()  # Free the old copies first.
                 # Leave inference mode, because the next forward may run outside of inference mode
                 # and could not use inference tensors.
-                _, *rows = call_with_inference_mode(
+                _, *copies = call_with_inference_mode(
                     False, lambda: detached_copies(sources, targets)
                 )
-                entry = self.entries[streams] = CopyEntry(sources, rows)
-            kept_rows = entry.rows[: len(targets) - 1]
-            return sources, [own] + [[*map(detached, row, sources)] for row in kept_rows]
+                entry = self.entries[streams] = CopyEntry(sources, copies)
+            kept = entry.copies[: len(targets) - 1]
+            return sources, [own] + [[*map(detached, each, sources)] for each in kept]
 
     def _find_current(
         self, sources: Sequence[Tensor], streams: _DeviceStreams

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ._attributes import attributes_of, is_same
-from ._batch_dims import declared, dims_of_object, dims_of_output
+from ._batch_dims import dims_of_object, dims_of_output, read_batch_dims
 from ._containers import Branch, MappingBranch
 from ._inputs import find_tensors
 
@@ -25,7 +25,7 @@ class CacheBranch(Branch):
     step_format = ".{}"
 
     @staticmethod
-    def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+    def items_of_all(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
         """Return the attributes of all replicas, with the batch as dimension 0 of each tensor.
 
         Raises:
@@ -49,7 +49,7 @@ class CacheBranch(Branch):
         for name, value in attributes.items() if tensors else ():
             if isinstance(value, torch.device):
                 attributes[name] = tensors[0].device
-            elif name == declared()["size"]:
+            elif name == read_batch_dims()["size"]:
                 attributes[name] = len(tensors[0])
         return built
 
@@ -65,13 +65,13 @@ def row_dims(value: Any) -> dict[str, int]:
 
 def _check_other_attributes(values: Sequence[Any]) -> None:
     first = values[0]
-    names = {*row_dims(first), declared()["size"]}
+    names = {*row_dims(first), read_batch_dims()["size"]}
     for index, value in enumerate(values):
         if type(value) is not type(first):
             raise ValueError(f"replica {index} returned a {type(value).__name__}")
         others, _ = attributes_of(value)
         for name in {**vars(first), **others}.keys() - names:
-            attribute, counts = others.get(name), name in declared()["counts"]
+            attribute, counts = others.get(name), name in read_batch_dims()["counts"]
             if not counts and any(each.dim() for each in find_tensors([attribute], name)):
                 raise ValueError(
                     f"the batch dimension of {type(value).__name__}.{name} is unknown"
@@ -94,18 +94,18 @@ class ModelOutputBranch(MappingBranch):
     __slots__ = ()
 
     @classmethod
-    def rows(cls, values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
-        """Return the rows of a mapping, with the batch as dimension 0 of each tensor.
+    def items_of_all(cls, values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+        """Return the items of mappings, with the batch as dimension 0 of each tensor.
 
-        A row with only one value is the value for all replicas.
+        An item with only one value has the value for all replicas.
         """
-        dims, images = cls._dims(values[0]), declared()["images"]
+        dims, images = cls._dims(values[0]), read_batch_dims()["images"]
         moved = [_move_batch(value, dims, back=False) for value in values]
-        for name, row in MappingBranch.rows(moved):
-            if name == images and all(map(_is_list_of_tensors, row)):
-                yield name, [type(row[0])(each for members in row for each in members)]
+        for name, members in MappingBranch.items_of_all(moved):
+            if name == images and all(map(_is_list_of_tensors, members)):
+                yield name, [type(members[0])(each for one in members for each in one)]
             else:
-                yield name, row[:1] if dims.get(name) == "none" else row
+                yield name, members[:1] if dims.get(name) == "none" else members
 
     def unflatten(self, count: int, pieces: Any) -> Sequence[Any]:
         built = MappingBranch.unflatten(self, count, pieces)
@@ -123,7 +123,7 @@ class _PackedImagesBranch(ModelOutputBranch):
 
     @staticmethod
     def _dims(value: Any) -> Mapping[str, Any]:
-        name = declared()["images"]
+        name = read_batch_dims()["images"]
         images = value.get(name)
         is_packed = isinstance(images, Tensor) and images.dim() == 3
         packed = {"last_hidden_state": 1, "hidden_states": 1, name: 1 if is_packed else "none"}
@@ -150,12 +150,12 @@ def _are_packed(values: Sequence[Mapping[str, Any]], module: nn.Module | None) -
     states = [value.get("last_hidden_state") for value in values]
     if not all(isinstance(each, Tensor) and each.dim() == 3 and len(each) == 1 for each in states):
         return False
-    images: list[Any] = [value.get(declared()["images"]) for value in values]
+    images: list[Any] = [value.get(read_batch_dims()["images"]) for value in values]
     if any(_is_list_of_tensors(each) and len(each) > 1 for each in images):
         return True
-    if module is None or type(values[0]).__name__ not in declared()["encoder_outputs"]:
+    if module is None or type(values[0]).__name__ not in read_batch_dims()["encoder_outputs"]:
         return False
-    encoders = declared()["packing_encoders"]
+    encoders = read_batch_dims()["packing_encoders"]
     return any(type(each).__name__ in encoders for each in module.modules())
 
 

@@ -144,11 +144,11 @@ class OutputLeaves:
             self.lists.append((branch(values[0], []), values, path))
             return self.lists[-1][0]
         children: list[Node] = []
-        for step, row in branch.rows(values):
+        for step, members in branch.items_of_all(values):
             part = (path, branch.step_format, step)
-            _check_uniform(row, part)
-            handler = _OUTPUT_HANDLERS.get(type(row[0])) or _output_handler(row)
-            children.append(handler(self, row, part))
+            _check_uniform(members, part)
+            handler = _OUTPUT_HANDLERS.get(type(members[0])) or _output_handler(members)
+            children.append(handler(self, members, part))
         if recipes is not None:
             children += self._flatten_attributes(values[0], recipes, children, path)
         if self._attribute_depth:
@@ -203,16 +203,16 @@ class OutputLeaves:
             for recipe in recipes:
                 recipe.call, recipe.carried = None, [*recipe.attributes]
         names = dict.fromkeys(name for recipe in recipes for name in recipe.carried)
-        rows = {name: [recipe.attributes.get(name) for recipe in recipes] for name in names}
+        attributes = {name: [each.attributes.get(name) for each in recipes] for name in names}
         items = zip(*(recipe.parts for recipe in recipes), strict=True)
-        known = {tuple(map(id, row)): node for row, node in zip(items, parts, strict=True)}
+        known = {tuple(map(id, members)): node for members, node in zip(items, parts, strict=True)}
         is_open = id(first) in self._open
         self._open.add(id(first))
         nodes = {}
-        for name, row in rows.items():
-            node = known.get(tuple(map(id, row)))
+        for name, values in attributes.items():
+            node = known.get(tuple(map(id, values)))
             if node is None:
-                node = self._flatten_attribute(row, is_field(first, name), (path, ".{}", name))
+                node = self._flatten_attribute(values, is_field(first, name), (path, ".{}", name))
             if name in recipes[0].attributes or not isinstance(node, Constant):
                 nodes[name] = node
         if not is_open:
@@ -274,8 +274,8 @@ class OutputLeaves:
             if self._dim != 0:
                 raise ValueError(f"caches are joined along dim 0 only, not along dim {self._dim}")
             children = [
-                self.flatten(row, (path, CacheBranch.step_format, name))
-                for name, row in CacheBranch.rows(values)
+                self.flatten(members, (path, CacheBranch.step_format, name))
+                for name, members in CacheBranch.items_of_all(values)
             ]
         except MEMORY_ERRORS:
             raise

@@ -45,8 +45,8 @@ class ReplicaEntry(CopyEntry):
         self.replicas = replicas
         self._names = [name for name, _ in named.values()]
         # The first replica has the tensors themselves.
-        rows = [[_find_tensor(each, name) for name in self._names] for each in replicas[1:]]
-        super().__init__([tensor for _, tensor in named.values()], rows)
+        copies = [[_find_tensor(each, name) for name in self._names] for each in replicas[1:]]
+        super().__init__([tensor for _, tensor in named.values()], copies)
         self._attributes = _Attributes(named_modules, self.sources, replicas)
         self._forward = forward
         #: Whether later forwards have used the replicas, and whether the last took no samples.
@@ -64,7 +64,7 @@ class ReplicaEntry(CopyEntry):
         It does not see a new layout at the same address, another name of an attribute, a hook
         without a handle, the first attribute of a tensor, and changes of the replicas.
         """
-        return self._attributes.seem_current(module) and self.has_memory()
+        return self._attributes.seem_current(module) and self.sources_seem_unchanged()
 
     def note_use(self, *, samples: bool) -> None:
         """Note that a forward is about to use the copies, and which ``samples`` have changed."""

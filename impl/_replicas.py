@@ -38,27 +38,27 @@ _set_dict = nn.Module.__dict__["__dict__"].__set__
 
 
 class ReplicaMap:
-    """The replicas of each module, and the copies in ``rows`` of the tensors ``sources``."""
+    """The replicas of each module, and the ``copies`` of the tensors ``sources``."""
 
     __slots__ = ("modules", "needs_registration", "tensors")
 
     def __init__(
         self,
         sources: Sequence[Tensor],
-        rows: Sequence[Sequence[Tensor]],
+        copies: Sequence[Sequence[Tensor]],
         *,
         has_grad_buffers: bool,
     ) -> None:
         # A parameter, buffer or child that is None is None in all replicas.
-        nones = (None,) * len(rows)
-        columns = zip(map(id, sources), zip(*rows, strict=True), strict=True)
+        nones = (None,) * len(copies)
+        columns = zip(map(id, sources), zip(*copies, strict=True), strict=True)
         #: For the ``id`` of each parameter and buffer, its copies.
         self.tensors: dict[int, Sequence[Any]] = {**dict(columns), id(None): nones}
         #: For each module, its replicas, which :func:`build_replicas` adds.
         self.modules: dict[nn.Module | None, Sequence[Any]] = {None: nones}
         #: For each replica, whether :func:`_register_parameters` is needed.
         self.needs_registration = [
-            has_grad_buffers or {*map(type, row)} != {Tensor} for row in rows
+            has_grad_buffers or {*map(type, each)} != {Tensor} for each in copies
         ]
 
     def find(self, member: Any) -> Sequence[Any]:

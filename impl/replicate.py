@@ -138,16 +138,16 @@ def replicate_with(
     has_grad_buffers = len(attached) > len(tree.parameters)
     with pause_gc():
         copied: Sequence[Tensor] = ()
-        rows: list[list[Tensor]] = [[] for _ in targets]
+        copies: list[list[Tensor]] = [[] for _ in targets]
         if copier is not None:
-            copied, rows = copier(tree.parameters, targets, detach)
+            copied, copies = copier(tree.parameters, targets, detach)
             keys = {*map(id, copied)}
             attached = [tensor for tensor in attached if id(tensor) not in keys]
             detached = [tensor for tensor in detached if id(tensor) not in keys]
         groups = [
             attached_copies(attached, targets, buffer_size=buffer_size),
             detached_copies(detached, targets, buffer_size=buffer_size),
-            rows,
+            copies,
         ]
         replica_map = ReplicaMap(
             [*attached, *detached, *copied],
