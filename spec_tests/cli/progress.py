@@ -15,11 +15,11 @@ from typing import NoReturn
 
 import pytest
 
+from spec_tests import conftest
 from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.machine import clauses, options, verdicts
 from spec_tests.machine.session import pytest_report_header as header
 from spec_tests.machine.verdict_file import Recorder
-from spec_tests.strategies.supported_layers import pytest_report_header as layers
 
 #: If the output is not a terminal, a line of progress follows this number of tests, or seconds.
 TESTS_PER_LINE, SECONDS_PER_LINE = 100, 30
@@ -111,7 +111,7 @@ class Progress(RunMonitor):
         super().pytest_sessionstart(session)
         self._failures.command = options.command(session.config)
         self._terminal = _terminal_reporter(session.config)
-        for line in (*header(session.config), layers(session.config)):
+        for line in (*header(session.config), conftest.pytest_report_header(session.config)):
             self._terminal.write_line(line)
         self._terminal.write_line("collecting the tests ...")
         # It prints "node down: Not properly terminated" before the failure of a test that hangs.

@@ -6,16 +6,13 @@ nothing about the target.
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from spec_tests.machine import capabilities, probes
 from spec_tests.machine.capabilities import dtype_name
 from spec_tests.machine.devices import Topology, not_run
-from spec_tests.machine.fixtures import topology_of
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.module_kinds import MODULE_KINDS, build_module
 
@@ -50,19 +47,6 @@ def find_errors(topology: Topology) -> dict[str, str]:
     """Return layer -> error for the layers that the devices do not compute as the CPU does."""
     errors = {kind: _find_error(kind, topology) for kind in MODULE_KINDS}
     return {kind: error for kind, error in errors.items() if error}
-
-
-def pytest_report_header(config: pytest.Config) -> str:
-    """Return a line with the layers that are not drawn. A hook of pytest."""
-    missing = find_errors(topology_of(config))
-    return f"layers: all except {', '.join(missing)}" if missing else "layers: all"
-
-
-@pytest.hookimpl(optionalhook=True, tryfirst=True)
-def pytest_configure_node(node: Any) -> None:
-    """Try the layers on real devices before a worker starts: it gets all findings."""
-    if topology_of(node.config).accelerator != "sim":
-        find_errors(topology_of(node.config))
 
 
 @cache
