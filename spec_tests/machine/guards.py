@@ -8,6 +8,7 @@ that are compared.
 import signal
 import sys
 import unittest
+import warnings
 from collections.abc import Generator, Sequence
 
 import pytest
@@ -43,8 +44,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             fact = error_fact(name, str(error))
             raise noted_error(Failure("error", (fact,), text, f"{name}: {error}")) from None
         changed = process_state.changes(before, process_state.read(topology))
-    if len(sys.modules) > modules:  # An import may add filters.
-        changed.pop("warning filters", None)
+    name = "warning filters"
+    if len(sys.modules) > modules and {*before[name]} <= {*warnings.filters}:
+        changed.pop(name, None)  # An import may add filters.
     if changed:
         facts = tuple(Fact("state", name) for name in changed)
         text = f"the call changed the {'; the '.join(changed.values())}"

@@ -12,7 +12,7 @@ pytest_plugins = ["pytester"]
 
 #: An error or value, each of whose methods in ``names`` raises another error.
 HOSTILE = """
-import ctypes, itertools, os, sys, threading, time, unittest
+import ctypes, itertools, os, sys, threading, time, unittest, warnings
 from collections.abc import Sequence
 from hypothesis import given, strategies as st
 from spec_tests import checks
@@ -59,6 +59,12 @@ OTHERS = {
     "accepted": ("checks.same(1, Raised('ValueError', 'x'))", "accepted", ["error: missing"]),
     "endless_iterator": ("compare(itertools.count())", "differs", ["output: class"]),
     "folder": ("os.chdir('/')", "state", ["state: current folder"]),
+    # As if it had imported a module.
+    "filters": (
+        "sys.modules['imported'] = sys; warnings.resetwarnings()",
+        "state",
+        ["state: warning filters"],
+    ),
 }
 STATEMENTS = OTHERS | {
     name: (statement, "error", [f"error: {text}"]) for name, (statement, text) in RAISED.items()
