@@ -16,7 +16,7 @@ from impl_tests.extensions.kept_modules import (
     wrapped,
 )
 from spec_tests import checks
-from spec_tests.checks.casts import CastingLinear, casts_of_the_current_parameters
+from spec_tests.checks.casts import CastingLinear, cast_changed_parameters
 from spec_tests.checks.compile_backends import CountingBackend
 from spec_tests.checks.leaks import check_freed, disable_gc
 from spec_tests.machine import capabilities
@@ -335,7 +335,7 @@ def test_with_one_device_hold_does_nothing(topology, grad):
 @pytest.mark.parametrize("earlier", ["caller", "forward"])
 def test_kept_replicas_cast_the_current_parameters(topology, earlier):
     net = impl.DataParallel(CastingLinear(topology.device(0)), topology.take(2))
-    for found, expected in casts_of_the_current_parameters(net, earlier, net.hold):
+    for found, expected in cast_changed_parameters(net, earlier, net.hold):
         checks.same(found, expected)
 
 

@@ -29,7 +29,7 @@ class CastingLinear(nn.Linear):
         return result
 
 
-def casts_of_the_current_parameters(
+def cast_changed_parameters(
     net: Any,
     earlier: str = "caller",
     block: Callable[[], AbstractContextManager[object]] = nullcontext,

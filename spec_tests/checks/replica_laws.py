@@ -85,7 +85,7 @@ def replica_tensors(replica: nn.Module, source: nn.Module) -> dict[str, Tensor]:
     return copies
 
 
-def keeps_attributes(module: nn.Module, before: Mapping[str, int], call: object) -> None:
+def check_attributes_kept(module: nn.Module, before: Mapping[str, int], call: object) -> None:
     """Fail if an attribute of ``module`` is not that of ``before``, from `attribute_ids`."""
     __tracebackhide__ = True
     after = attribute_ids(module)

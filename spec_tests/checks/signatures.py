@@ -33,7 +33,7 @@ def _public_members(owner: object) -> list[tuple[str, Any]]:
     return [(name, getattr(owner, name)) for name in vars(owner) if not name.startswith("_")]
 
 
-def accepts_calls_of(part: Part, expected: Mapping[str, Callable[..., Any]]) -> None:
+def check_calls_accepted(part: Part, expected: Mapping[str, Callable[..., Any]]) -> None:
     """Fail unless each function of ``part`` has the parameters of the one in ``expected``.
 
     Names, kinds, order and defaults are compared. Keyword-only parameters with defaults may be

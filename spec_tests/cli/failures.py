@@ -45,7 +45,7 @@ class Failures:
         Returns:
             The lines that describe the failure; none if it is not the first one of its clauses.
         """
-        tests = [test for test in verdicts.tests_of(report) if test.verdict == "fail"]
+        tests = [test for test in verdicts.verdicts_of(report) if test.verdict == "fail"]
         names = [test.clause or "no clause" for test in tests]  # A worker ended in a setup.
         failure = tests[0].failure
         assert failure is not None
@@ -102,12 +102,12 @@ class Failures:
 
     def _describe(self, cause: str, names: list[str]) -> list[str]:
         names = sorted(names, key=lambda name: (name in self._violated, name))
-        lines = [f"FAIL {clauses.count(len(names))}: {cause}"]
+        lines = [f"FAIL {clauses.format_count(len(names))}: {cause}"]
         lines += [
             f"  {name}  {self._commands.get(name, '')}".rstrip() for name in names[:MAX_CLAUSES]
         ]
         if more := len(names[MAX_CLAUSES:]):
-            lines.append(f"  and {clauses.count(more, 'more clause')}")
+            lines.append(f"  and {clauses.format_count(more, 'more clause')}")
         return lines
 
 

@@ -48,7 +48,7 @@ def _run(options: argparse.Namespace) -> int:
         return NOT_OFFERED
     not_decided = monitor.not_decided() if options.require_decided else []
     if status == pytest.ExitCode.OK and not_decided:
-        print(f"--require-decided: {clauses.count(len(not_decided))} not decided")
+        print(f"--require-decided: {clauses.format_count(len(not_decided))} not decided")
         return UNDECIDED
     return status
 

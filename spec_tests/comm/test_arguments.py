@@ -7,7 +7,7 @@ from spec_tests import checks
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine.clauses import clause
 from spec_tests.machine.devices import not_run
-from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.calls import KeywordCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensor_subclasses import Named
 from spec_tests.strategies.tensors import counting
@@ -74,7 +74,7 @@ def test_calls_without_devices_tensors_or_dimensions_raise_value_errors(target, 
     if name in UNDEFINED and (target.name, topology.accelerator) == ("torch.nn.parallel", "cuda"):
         not_run("undefined behaviour of the reference, which may crash the run")
     function, arguments, text = EMPTY[name]
-    call = PublicCall(f"comm.{function}", arguments)
+    call = KeywordCall(f"comm.{function}", arguments)
     with pytest.raises(ValueError, match=text):
         call.run(target, call.inputs(topology))
 

@@ -8,7 +8,7 @@ from spec_tests import checks
 from spec_tests.checks.refusals import refused
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.tensors import address_ranges, find_overlaps
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.comm import (
     SPARSE,
     broadcast_calls,
@@ -71,7 +71,7 @@ def test_outputs_are_returned_in_a_new_list_with_versions_increased_by_one(targe
 
 
 def _broadcast(**arguments):
-    return PublicCall("comm.broadcast", {"tensor": dense(), **arguments})
+    return KeywordCall("comm.broadcast", {"tensor": dense(), **arguments})
 
 
 #: For each clause: calls with results like those of the baselines.

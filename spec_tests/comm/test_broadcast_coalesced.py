@@ -19,7 +19,7 @@ from spec_tests.oracle.tensors import (
     find_overlaps,
     find_shared,
 )
-from spec_tests.strategies.calls import DeviceAt, DistinctDevices, PublicCall
+from spec_tests.strategies.calls import DeviceAt, DistinctDevices, KeywordCall
 from spec_tests.strategies.comm import BUFFER_SIZES, dense
 from spec_tests.strategies.comm import broadcast_coalesced_calls as coalesced_calls
 from spec_tests.strategies.refused_calls import NEGATIVE_TEXT, OTHER_DEVICE_TEXT
@@ -30,7 +30,7 @@ DISTINCT_DEVICES = DistinctDevices((0, 1, 2))
 
 def _broadcast(tensors, devices=DISTINCT_DEVICES, **options):
     arguments = {"tensors": tensors, "devices": devices, **options}
-    return PublicCall("comm.broadcast_coalesced", arguments)
+    return KeywordCall("comm.broadcast_coalesced", arguments)
 
 
 def _copies(call, target, topology):

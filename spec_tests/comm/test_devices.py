@@ -8,7 +8,7 @@ from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.refusals import refused
 from spec_tests.checks.stream_log import current_device_and_streams, streams_of
 from spec_tests.machine.clauses import clause
-from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt
+from spec_tests.strategies.calls import DeviceAt, KeywordCall, StreamAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
 
@@ -31,7 +31,7 @@ NO_INDEX_TEXT = "Expected a torch.device with a specified index or an integer, b
 
 
 def _call(name, *devices):
-    return PublicCall(f"comm.{name}", CALLS[name](*devices))
+    return KeywordCall(f"comm.{name}", CALLS[name](*devices))
 
 
 def _check_devices(name, spellings, target, topology):

@@ -9,7 +9,7 @@ from spec_tests.checks.outcome import raised_by
 from spec_tests.checks.refusals import refused
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine.clauses import cases, clause
-from spec_tests.strategies.calls import DeviceAt, PublicCall, build
+from spec_tests.strategies.calls import DeviceAt, KeywordCall, build
 from spec_tests.strategies.comm import SPARSE, dense, gather_calls, gather_out_calls, scatter_calls
 from spec_tests.strategies.refused_calls import OTHER_DIMENSIONS, OTHER_SHAPES, RANGE_TEXT
 from spec_tests.strategies.tensors import counting
@@ -17,7 +17,7 @@ from spec_tests.strategies.tensors import counting
 
 def _gather(*tensors, **options):
     arguments = {"tensors": list(tensors), "destination": DeviceAt(0), **options}
-    return PublicCall("comm.gather", arguments)
+    return KeywordCall("comm.gather", arguments)
 
 
 @clause("comm.gather.joined")
@@ -81,7 +81,7 @@ def test_sparse_chunks_are_refused(target, topology):
 
 def _gather_to_out(*tensors, out=None, **options):
     out = dense((8, 3)) if out is None else out
-    return PublicCall("comm.gather", {"tensors": list(tensors), "out": out, **options})
+    return KeywordCall("comm.gather", {"tensors": list(tensors), "out": out, **options})
 
 
 @clause("comm.gather.out-filled")
@@ -207,7 +207,7 @@ def _cpu_chunk_error(target, topology, index, **options):
     """Return the error of gather if chunk number ``index`` is on the CPU."""
     chunks = [dense(), dense()]
     chunks[index] = dense(slot=None)
-    call = PublicCall("comm.gather", {"tensors": chunks, **options})
+    call = KeywordCall("comm.gather", {"tensors": chunks, **options})
     with pytest.raises(RuntimeError) as caught:
         call.run(target, call.inputs(topology))
     return raised_by(caught.value)

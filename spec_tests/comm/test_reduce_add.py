@@ -11,14 +11,14 @@ from spec_tests.checks.refusals import refused
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.tensors import dense_sum, order_sensitive_addends
 from spec_tests.oracle.tensors import to_numpy as as_array
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.comm import dense, reduce_add_calls
 from spec_tests.strategies.refused_calls import CPU_ADDEND_TEXT, DESTINATION_TEXT
 from spec_tests.strategies.tensors import FLOATS, TensorSpec, counting, sparse_specs
 
 
 def _reduce(*inputs, **options):
-    return PublicCall("comm.reduce_add", {"inputs": list(inputs), **options})
+    return KeywordCall("comm.reduce_add", {"inputs": list(inputs), **options})
 
 
 @clause("comm.reduce-add.sum")

@@ -16,14 +16,14 @@ from spec_tests.oracle.tensors import (
     order_sensitive_addends,
 )
 from spec_tests.oracle.tensors import to_numpy as as_array
-from spec_tests.strategies.calls import DeviceAt, PublicCall, build
+from spec_tests.strategies.calls import DeviceAt, KeywordCall, build
 from spec_tests.strategies.comm import BUFFER_SIZES, dense, mixed_rows, reduce_add_coalesced_calls
 from spec_tests.strategies.refused_calls import CPU_ADDEND_TEXT, DESTINATION_TEXT
 from spec_tests.strategies.tensors import FLOATS, counting
 
 
 def _reduce(*rows, **options):
-    return PublicCall("comm.reduce_add_coalesced", {"inputs": list(rows), **options})
+    return KeywordCall("comm.reduce_add_coalesced", {"inputs": list(rows), **options})
 
 
 @clause("comm.reduce-add-coalesced.sums")

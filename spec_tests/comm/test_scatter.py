@@ -9,7 +9,7 @@ from spec_tests.checks.refusals import refused
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.comm import SPARSE, dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.refused_calls import (
     LEAF_TEXT,
@@ -24,7 +24,7 @@ THREE = [DeviceAt(0), DeviceAt(1), DeviceAt(2)]
 
 def _scatter(tensor=None, **options):
     tensor = dense((4, 2)) if tensor is None else tensor
-    return PublicCall("comm.scatter", {"tensor": tensor, **options})
+    return KeywordCall("comm.scatter", {"tensor": tensor, **options})
 
 
 def _scatter_to_two(**options):

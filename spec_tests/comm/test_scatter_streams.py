@@ -9,7 +9,7 @@ from spec_tests import checks
 from spec_tests.checks.refusals import refused
 from spec_tests.checks.stream_log import current_device_and_streams, streams_of
 from spec_tests.machine.clauses import clause
-from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt, StreamedCall
+from spec_tests.strategies.calls import DeviceAt, KeywordCall, StreamAt, StreamedCall
 from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.tensors import counting
 
@@ -53,7 +53,7 @@ def test_chunks_are_copied_and_outputs_filled_on_their_streams(target, topology)
     devices = {"tensor": dense((6, 2), None), "devices": [DeviceAt(slot) for slot in slots]}
     for arguments in (outs, devices):
         streams = [StreamAt(slot) for slot in slots]
-        call = PublicCall("comm.scatter", {**arguments, "streams": streams})
+        call = KeywordCall("comm.scatter", {**arguments, "streams": streams})
         checks.same(*_stream_ids(call, target, topology), call, place="stream_id")
 
 
@@ -91,7 +91,7 @@ def test_scatter_restores_current_device_and_streams(target, topology, source):
 def _scatter(slot, streams, **options):
     """Describe a call with a tensor on a device, or for None on the CPU, and two chunks."""
     options = options or {"devices": [DeviceAt(0)] * 2}
-    return PublicCall(
+    return KeywordCall(
         "comm.scatter", {"tensor": dense((4, 2), slot), **options, "streams": streams}
     )
 

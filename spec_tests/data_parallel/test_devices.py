@@ -10,7 +10,7 @@ from spec_tests import checks
 from spec_tests.checks.refusals import refused
 from spec_tests.machine.clauses import clause
 from spec_tests.machine.devices import not_run
-from spec_tests.strategies.calls import DeviceAt, PublicCall, any_device, build, device_lists
+from spec_tests.strategies.calls import DeviceAt, KeywordCall, any_device, build, device_lists
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,
     DataParallelCall,
@@ -91,7 +91,7 @@ def test_an_empty_list_of_devices_is_refused(target, topology, function):
     arguments = {"module": ORDINALS, "device_ids": []}
     if function == "data_parallel":
         arguments["inputs"] = TensorSpec((2, 2))
-    call = PublicCall(f"data_parallel.{function}", arguments)
+    call = KeywordCall(f"data_parallel.{function}", arguments)
     refused(call, target, topology, IndexError, "list index out of range")
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from spec_tests import checks
 from spec_tests.machine.clauses import clause
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.data_parallel import AttributesCall, NewModule
 
 #: Amounts of memory, or numbers of multiprocessors, of four devices.
@@ -57,7 +57,7 @@ def test_data_parallel_warns_of_imbalanced_cuda_devices(
 def test_check_balance_warns_of_imbalanced_devices(
     target, baselines, topology, memory, processors, count
 ):
-    call = PublicCall(
+    call = KeywordCall(
         "data_parallel._check_balance", {"device_ids": [*map(DeviceAt, range(count))]}
     )
     with reported(topology, memory, processors):

@@ -11,7 +11,7 @@ from spec_tests import checks
 from spec_tests.checks.refusals import refused
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.functions import SCALARS_WARNING
-from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, KeywordCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers
 from spec_tests.strategies.refused_calls import OTHER_DIMENSIONS, OTHER_SHAPES
@@ -64,7 +64,7 @@ REFUSED = {
 META_CHUNKS = [torch.ones(2, device="meta")] * 2
 META_CALLS = [
     _gather(*META_CHUNKS),
-    PublicCall("scatter_gather.gather", {"outputs": META_CHUNKS, "target_device": DEVICE}),
+    KeywordCall("scatter_gather.gather", {"outputs": META_CHUNKS, "target_device": DEVICE}),
 ]
 
 

@@ -247,10 +247,10 @@ def as_text(clauses: Sequence[Clause]) -> str:
         for clause in members:
             since = f"; since {clause.since}" if clause.since else ""
             lines.append(f"{clause.id}\n    {clause.statement}  [{clause.basis}{since}]")
-    return "\n".join([*lines, f"\n{count(len(clauses))}"])
+    return "\n".join([*lines, f"\n{format_count(len(clauses))}"])
 
 
-def count(number: int, noun: str = "clause") -> str:
+def format_count(number: int, noun: str = "clause") -> str:
     """Return a number with a noun, such as ``1 clause`` or ``2 clauses``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 

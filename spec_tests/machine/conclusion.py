@@ -127,24 +127,24 @@ def summary_lines(
             lines.append(f"{verdicts[name]:>12}  {name}{reason}")
     declared = [each.declared for each in evidence.values() if each.declared]
     if declared:
-        number, entries = clauses.count(len(declared)), ", ".join(dict.fromkeys(declared))
+        number, entries = clauses.format_count(len(declared)), ", ".join(dict.fromkeys(declared))
         lines.append(f"not offered, as the register declares: {number} ({entries})")
     missing = Counter(
         each.reason
         for each in evidence.values()
         if each.verdict == "not-offered" and not each.declared
     )
-    lines += [f"{text}: {clauses.count(number)}" for text, number in missing.most_common()]
+    lines += [f"{text}: {clauses.format_count(number)}" for text, number in missing.most_common()]
     if undecided := sum(each.is_undecided for each in evidence.values()):
         failed = sum(each.verdict == "fail" for each in evidence.values())
         lines.append(
-            f"{undecided} of {clauses.count(undecided + failed)} with failed tests are "
+            f"{undecided} of {clauses.format_count(undecided + failed)} with failed tests are "
             "not-run: their tests fail in facts of other clauses"
         )
     chapters = {specification[name].chapter for name in verdicts.keys() & specification.keys()}
     left_out = Counter(each.chapter for each in specification.values() if each.id not in verdicts)
     lines += [
-        f"without a verdict in the chapter {chapter}: {clauses.count(left_out[chapter])}"
+        f"without a verdict in the chapter {chapter}: {clauses.format_count(left_out[chapter])}"
         for chapter in left_out
         if chapter in chapters
     ]

@@ -28,7 +28,7 @@ from spec_tests.machine.clauses import Clause
 from spec_tests.machine.fixtures import register_of
 from spec_tests.machine.options import options_for_test, target_of
 from spec_tests.machine.register import Divergence
-from spec_tests.machine.target import missing_name, name_in
+from spec_tests.machine.target import missing_name, not_offered_text
 
 #: The failures of a test that ends its process, by itself or at the time limit. In the report of
 #: the setup of a test, the kind is a key for the id of a record that expects the failure.
@@ -143,8 +143,8 @@ def _judge(
             (Fact("register", "stale"),),
             f"{names} names this test, but the test passes: {remedy}",
         )
-    elif missing := missing_name(call.excinfo.value):
-        name = name_in(missing)
+    elif missing := not_offered_text(call.excinfo.value):
+        name = missing_name(missing)
         if name in item.config.stash.get(register.DECLARED, frozenset()):
             report.outcome = "skipped"
             text = f"Skipped: not offered, as declared: {missing}"

@@ -99,7 +99,7 @@ class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # t
 _LAST_LINE = re.compile(rf"^ *{__name__}\.NotOffered: (.+)$", re.MULTILINE)
 
 
-def missing_name(error: BaseException) -> str | None:
+def not_offered_text(error: BaseException) -> str | None:
     """Return the text of `NotOffered` if a test failed because of a missing name, else None."""
     if isinstance(error, NotOffered):
         return str(error)
@@ -107,7 +107,7 @@ def missing_name(error: BaseException) -> str | None:
     return match[1] if match else None
 
 
-def name_in(text: str) -> str:
+def missing_name(text: str) -> str:
     """Return the missing name in a text of `NotOffered`: ``comm.scatter``, or ``comm``."""
     return text.rpartition(" ")[2]
 

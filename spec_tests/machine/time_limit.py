@@ -100,7 +100,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         _path(config.workerinput).unlink(missing_ok=True)
 
 
-def pop_stack(worker: Mapping[str, Any]) -> str:
+def pop_reason(worker: Mapping[str, Any]) -> str:
     """Return why a worker has reached a time limit; empty if it has ended for another reason."""
     path = _path(worker)
     text = path.read_text("utf-8", errors="replace") if path.exists() else ""

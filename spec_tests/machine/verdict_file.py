@@ -20,7 +20,7 @@ from spec_tests.machine.clauses import Clause
 from spec_tests.machine.verdicts import (
     TestVerdict,
     find_evidence,
-    tests_of,
+    verdicts_of,
 )
 
 #: The format of a file of verdicts. Other formats are refused.
@@ -182,7 +182,7 @@ class Recorder:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the verdict of a test, once for each of its clauses."""
-        for test in tests_of(report):
+        for test in verdicts_of(report):
             if self._path is not None:
                 self._file = self._file or self._open_file(self._path)
                 self._file.write(test.dumps() + "\n")

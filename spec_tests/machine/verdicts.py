@@ -100,7 +100,7 @@ def _properties(report: pytest.TestReport, *names: str) -> list[str]:
     return [str(value) for key, value in report.user_properties if key in names]
 
 
-def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
+def verdicts_of(report: pytest.TestReport) -> list[TestVerdict]:
     """Return the verdict of a test for each clause; an empty list without a verdict.
 
     A failed test has the verdict for the clauses that its failure fails, also if the run does not

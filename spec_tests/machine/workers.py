@@ -58,8 +58,8 @@ class Workers:
         """Add the clauses and the failure of a test that has ended its process to its report."""
         ended, config = judge.PROCESS_ENDED, sched.config
         worker: Any = report.node
-        if stack := time_limit.pop_stack(worker.workerinput):
-            text = f"{judge.TIME_IS_UP.text}: {stack}"
+        if reason := time_limit.pop_reason(worker.workerinput):
+            text = f"{judge.TIME_IS_UP.text}: {reason}"
             ended = replace(judge.TIME_IS_UP, text=text, error=text.partition(":\n")[0])
         report.longrepr = ended.text
         report.user_properties += self._properties.get(crashitem, [])

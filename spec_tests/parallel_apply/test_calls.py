@@ -13,7 +13,7 @@ from spec_tests.checks.refusals import refused
 from spec_tests.checks.thread_order import TIMEOUT
 from spec_tests.machine.clauses import clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
-from spec_tests.strategies.calls import PublicCall, device_lists
+from spec_tests.strategies.calls import KeywordCall, device_lists
 from spec_tests.strategies.parallel_apply import (
     ordinals,
     parallel_apply_calls,
@@ -24,7 +24,7 @@ from spec_tests.strategies.small_modules import Calls, CurrentDevice
 
 def _call(modules, inputs, **options):
     arguments = {"modules": modules, "inputs": inputs, **options}
-    return PublicCall("parallel_apply.parallel_apply", arguments)
+    return KeywordCall("parallel_apply.parallel_apply", arguments)
 
 
 @clause("parallel_apply.order")

@@ -6,7 +6,7 @@ from hypothesis import example, given
 
 from spec_tests import checks
 from spec_tests.machine.clauses import clause
-from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.calls import KeywordCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.deep_nesting import call_on_empty_stack, nest
 from spec_tests.strategies.parallel_apply import ANY_VALUES
@@ -33,7 +33,7 @@ def test_get_a_var_raises_recursion_error_for_a_recursive_list(target):
 @example(value={"b": dense((1,)), "a": dense((2,))})
 @example(value=[7, ({3: "text"}, dense((1,))), dense((2,))])
 def test_get_a_var_returns_the_first_tensor(target, baselines, topology, value):
-    call = PublicCall("parallel_apply.get_a_var", {"obj": value})
+    call = KeywordCall("parallel_apply.get_a_var", {"obj": value})
     checks.agree(call, target, baselines, topology)
     key = torch.zeros(1)  # A key comes before its value.
     assert target.parallel_apply.get_a_var({key: call.inputs(topology)["obj"]}) is key

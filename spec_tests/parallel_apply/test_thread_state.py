@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spec_tests import checks
-from spec_tests.checks.casts import CastingLinear, casts_of_the_current_parameters
+from spec_tests.checks.casts import CastingLinear, cast_changed_parameters
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.machine.devices import not_run
 from spec_tests.parallel_apply.run_modules import Lambda, run
@@ -293,7 +293,7 @@ def test_replicas_cast_the_current_parameters(target, topology, earlier, block):
     net = target.data_parallel.DataParallel(module, topology.take(2))
     if block is torch.enable_grad:  # Without `detach`, no replica has a parameter of the module.
         net.replicate = partial(target.replicate.replicate, detach=True)
-    for found, expected in casts_of_the_current_parameters(net, earlier, block):
+    for found, expected in cast_changed_parameters(net, earlier, block):
         checks.same(found.detach(), expected)
 
 

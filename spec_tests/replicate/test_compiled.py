@@ -49,7 +49,7 @@ def test_replicate_leaves_a_compiled_module_unchanged(
     module = CompiledNetwork(network, compilation, "eager").build(topology, slots[0])
     before = laws.attribute_ids(module)
     target.replicate.replicate(module, topology.take(slots), detach)
-    laws.keeps_attributes(module, before, network)
+    laws.check_attributes_kept(module, before, network)
 
 
 @clause("divergences.RE-1.replicas-of-compiled-modules-compute")

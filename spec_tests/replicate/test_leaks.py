@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from spec_tests import checks
 from spec_tests.checks.lifetimes import leaked_objects
 from spec_tests.machine.clauses import clause
-from spec_tests.strategies.calls import DistinctDevices, PublicCall
+from spec_tests.strategies.calls import DistinctDevices, KeywordCall
 from spec_tests.strategies.modules import PICKLABLE, module_specs
 from spec_tests.strategies.replicate import slot_lists
 
@@ -15,5 +15,5 @@ from spec_tests.strategies.replicate import slot_lists
 @given(spec=module_specs(kinds=PICKLABLE), slots=slot_lists(), detach=st.booleans())
 def test_replicas_are_freed_without_garbage_collection(target, topology, spec, slots, detach):
     arguments = {"network": spec, "devices": DistinctDevices((0, *slots)), "detach": detach}
-    call = PublicCall("replicate.replicate", arguments)
+    call = KeywordCall("replicate.replicate", arguments)
     checks.same(leaked_objects(call, target, topology), [], call)

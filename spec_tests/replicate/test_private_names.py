@@ -9,7 +9,7 @@ from torch import nn
 from spec_tests import checks
 from spec_tests.checks.refusals import refused
 from spec_tests.machine.clauses import clause
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.comm import REAL, dense
 from spec_tests.strategies.compiled_modules import PartlyBuiltScript
 from spec_tests.strategies.functions import broadcast_applies
@@ -19,7 +19,7 @@ from spec_tests.strategies.tensors import counting
 
 def _copies(tensors, devices, detach=False):
     arguments = {"tensors": list(tensors), "devices": devices, "detach": detach}
-    return PublicCall("replicate._broadcast_coalesced_reshape", arguments)
+    return KeywordCall("replicate._broadcast_coalesced_reshape", arguments)
 
 
 @clause("replicate.broadcast-coalesced-reshape.copies")

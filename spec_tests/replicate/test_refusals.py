@@ -8,7 +8,7 @@ from torch import nn
 from spec_tests.checks.refusals import refused
 from spec_tests.machine import capabilities
 from spec_tests.machine.clauses import clause
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.modules import Placed, module_specs
 from spec_tests.strategies.refused_calls import (
     CPU_BROADCAST_TEXT,
@@ -25,7 +25,7 @@ CPU_MODULE_ERRORS = [
 
 def _replicate(network, devices, detach):
     arguments = {"network": network, "devices": devices, "detach": detach}
-    return PublicCall("replicate.replicate", arguments)
+    return KeywordCall("replicate.replicate", arguments)
 
 
 def lazy_layer():

@@ -9,10 +9,10 @@ from torch import nn
 from spec_tests import checks
 from spec_tests.checks.replica_laws import (
     attribute_ids,
+    check_attributes_kept,
     first_names,
     flat_weights_are_shared,
     hook_dictionaries,
-    keeps_attributes,
     modules_with_paths,
     named_tensors,
     replica_tensors,
@@ -252,7 +252,7 @@ def test_attributes_set_on_a_replica_do_not_change_other_modules(target, topolog
     changed.register_parameter("more", torch.nn.Parameter(torch.ones(1)))
     changed.add_module("added", torch.nn.Tanh())
     for other, ids in before:
-        keeps_attributes(other, ids, slots)
+        check_attributes_kept(other, ids, slots)
 
 
 @clause("replicate.original-unchanged")
@@ -261,7 +261,7 @@ def test_replicate_leaves_the_module_unchanged(target, topology, spec, slots, de
     module = spec.build(topology, slots[0])
     before = attribute_ids(module), snapshot(named_tensors(module), {})
     target.replicate.replicate(module, topology.take(slots), detach)
-    keeps_attributes(module, before[0], spec)
+    check_attributes_kept(module, before[0], spec)
     checks.same(snapshot(named_tensors(module), {}), before[1], spec)
 
 

@@ -70,7 +70,7 @@ class Run:
         failure = self.evidence[clause].failure
         return register.compare_with_reference([clause], failure, str(self.about["torch"]))
 
-    def repeat(self, clause: str) -> str:
+    def repeat_command(self, clause: str) -> str:
         """Return the command that runs the test of a clause's failure as this run did."""
         return repeat_command(str(self.about["command"]), self.evidence[clause].test)
 

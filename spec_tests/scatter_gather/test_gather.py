@@ -11,7 +11,7 @@ from spec_tests.checks.lifetimes import leaked_objects, objects_leaked_by_error
 from spec_tests.checks.refusals import refused
 from spec_tests.machine import profiles
 from spec_tests.machine.clauses import cases, clause
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.containers import Container
 from spec_tests.strategies.scatter_gather import (
     gather_calls,
@@ -30,7 +30,7 @@ DEVICE = DeviceAt(0)
 
 def _gather(outputs, target_device=DEVICE):
     arguments = {"outputs": outputs, "target_device": target_device}
-    return PublicCall("scatter_gather.gather", arguments)
+    return KeywordCall("scatter_gather.gather", arguments)
 
 
 @clause("scatter_gather.gather.tensor")

@@ -13,7 +13,7 @@ from spec_tests.checks.refusals import refused
 from spec_tests.machine import capabilities, profiles
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.refused_calls import NO_DEVICES_TEXT
 from spec_tests.strategies.scatter_gather import (
@@ -36,7 +36,7 @@ WRAPPINGS = {
 
 def _scatter(inputs, devices, dim=0):
     arguments = {"inputs": inputs, "target_gpus": devices, "dim": dim}
-    return PublicCall("scatter_gather.scatter", arguments)
+    return KeywordCall("scatter_gather.scatter", arguments)
 
 
 @clause("scatter_gather.scatter.tensor")

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from spec_tests import checks
 from spec_tests.machine.clauses import clause
-from spec_tests.strategies.calls import PublicCall, device_lists
+from spec_tests.strategies.calls import KeywordCall, device_lists
 from spec_tests.strategies.scatter_gather import one_sided_calls, scatter_kwargs_calls
 
 
@@ -50,6 +50,6 @@ def test_call_without_arguments_returns_two_empty_tuples(
     target, baselines, topology, kwargs, devices
 ):
     arguments = {"inputs": (), "kwargs": kwargs, "target_gpus": devices}
-    call = PublicCall("scatter_gather.scatter_kwargs", arguments)
+    call = KeywordCall("scatter_gather.scatter_kwargs", arguments)
     checks.agree(call, target, baselines, topology)
     checks.same(call.run(target, call.inputs(topology)), ((), ()), call)

@@ -176,7 +176,7 @@ def while_current(slot: int | None) -> str:
 
 
 @dataclass(frozen=True)
-class PublicCall:
+class KeywordCall:
     """A call of a function with keyword arguments.
 
     Args:
@@ -207,7 +207,7 @@ class PublicCall:
 
 
 @dataclass(frozen=True)
-class StreamedCall(PublicCall):
+class StreamedCall(KeywordCall):
     """A call with the argument ``streams``. `run` synchronizes these streams."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:

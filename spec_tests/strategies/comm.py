@@ -19,7 +19,7 @@ from spec_tests.strategies.calls import (
     SPELLINGS,
     DeviceAt,
     DistinctDevices,
-    PublicCall,
+    KeywordCall,
     any_device,
     device_lists,
     on_any_device,
@@ -83,7 +83,7 @@ def scatter_calls(
     layouts: Sequence[str] = LAYOUTS,
     grads: Sequence[bool] = (False, True),
     slots: Sequence[int | None] = (0, 1, None),
-) -> PublicCall:
+) -> KeywordCall:
     """Draw calls of ``scatter``. Shrinks to one chunk of one element."""
     before, chunks, after = draw(split_extents())
     shape = (*before, sum(chunks), *after)
@@ -97,7 +97,7 @@ def scatter_calls(
         "chunk_sizes": draw(st.sampled_from([list(chunks), None])),
         "dim": draw(st.sampled_from([len(before), len(before) - len(shape)])),
     }
-    return PublicCall("comm.scatter", arguments)
+    return KeywordCall("comm.scatter", arguments)
 
 
 @on_any_device
@@ -107,7 +107,7 @@ def scatter_out_calls(
     *,
     dtypes: Sequence[torch.dtype] = REAL,
     grads: Sequence[bool] = (False,),
-) -> PublicCall:
+) -> KeywordCall:
     """Draw calls of ``scatter`` with ``out``. Shrinks to one output of one element."""
     dtypes = draw(one_or_all(dtypes))
     before, chunks, after = extents = draw(split_extents())
@@ -125,7 +125,7 @@ def scatter_out_calls(
         "dim": draw(st.sampled_from([len(before), len(before) - len(shape)])),
         "out": list(outs),
     }
-    return PublicCall("comm.scatter", arguments)
+    return KeywordCall("comm.scatter", arguments)
 
 
 @on_any_device
@@ -137,11 +137,11 @@ def broadcast_calls(
     layouts: Sequence[str] = LAYOUTS,
     grads: Sequence[bool] = (False,),
     counts: Sequence[int] = (1, 2, 3, 4, 0),
-) -> PublicCall:
+) -> KeywordCall:
     """Draw calls of ``broadcast`` with a dense tensor. Shrinks to one device."""
     count = draw(st.sampled_from(counts))
     source = tensor_specs(dtypes=dtypes, layouts=layouts, slots=(0, 1, None), grads=grads)
-    return PublicCall(
+    return KeywordCall(
         "comm.broadcast",
         {"tensor": draw(source), "devices": draw(device_lists(min_size=count, max_size=count))},
     )
@@ -155,7 +155,7 @@ def broadcast_out_calls(
     dtypes: Sequence[torch.dtype] = REAL,
     grads: Sequence[bool] = (False,),
     counts: Sequence[int] = (1, 2, 3, 0),
-) -> PublicCall:
+) -> KeywordCall:
     """Draw calls of ``broadcast`` with a list ``out``, possibly empty. Shrinks to one output."""
     dtypes = draw(one_or_all(dtypes))
     source = draw(
@@ -164,7 +164,7 @@ def broadcast_out_calls(
     count = draw(st.sampled_from(counts))
     out = tensor_specs(shape=st.just(source.shape), dtypes=dtypes, slots=range(4), **WRITTEN)
     outs = draw(st.lists(out, min_size=count, max_size=count))
-    return PublicCall("comm.broadcast", {"tensor": source, "out": outs})
+    return KeywordCall("comm.broadcast", {"tensor": source, "out": outs})
 
 
 @st.composite
@@ -186,22 +186,22 @@ def gather_calls(
     *,
     dtypes: Sequence[torch.dtype] = REAL,
     layouts: Sequence[str] = LAYOUTS,
-) -> PublicCall:
+) -> KeywordCall:
     """Draw calls of ``gather``. Shrinks to one chunk of one element."""
     specs, dim, _ = draw(chunk_lists(dtypes=draw(one_or_all(dtypes)), layouts=layouts))
     arguments: dict[str, object] = {"tensors": draw(repeated(specs)), "dim": dim}
     destination = draw(st.one_of(any_device(), st.sampled_from([None, "cpu", DeviceAt(None)])))
-    return PublicCall("comm.gather", {**arguments, "destination": destination})
+    return KeywordCall("comm.gather", {**arguments, "destination": destination})
 
 
 @on_any_device
 @st.composite
-def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -> PublicCall:
+def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -> KeywordCall:
     """Draw calls of ``gather`` with ``out``. Shrinks to one chunk of one element."""
     dtypes = draw(one_or_all(dtypes))
     specs, dim, shape = draw(chunk_lists(dtypes=dtypes))
     out = tensor_specs(shape=st.just(shape), dtypes=dtypes, slots=(0, 1, None), **WRITTEN)
-    return PublicCall("comm.gather", {"tensors": specs, "dim": dim, "out": draw(out)})
+    return KeywordCall("comm.gather", {"tensors": specs, "dim": dim, "out": draw(out)})
 
 
 def dense(shape: tuple[int, ...] = (4, 3), slot: int | None = 0, **fields: object) -> TensorSpec:
@@ -229,7 +229,7 @@ def _short_dtype_lists(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[list[
 @st.composite
 def broadcast_coalesced_calls(
     draw: st.DrawFn, *, grads: Sequence[bool] = (False, True), sparse: bool = True
-) -> PublicCall:
+) -> KeywordCall:
     """Draw calls with dense and sparse tensors of real dtypes. Shrinks to one tensor."""
     slots = tuple(draw(st.permutations(range(4))))[: draw(st.sampled_from([2, 3, 1, 4]))]
     source = slots[:1]
@@ -252,14 +252,14 @@ def broadcast_coalesced_calls(
         "devices": DistinctDevices(slots, draw(st.sampled_from(SPELLINGS))),
         "buffer_size": draw(st.sampled_from(BUFFER_SIZES)),
     }
-    return PublicCall("comm.broadcast_coalesced", arguments)
+    return KeywordCall("comm.broadcast_coalesced", arguments)
 
 
 @on_any_device
 @st.composite
 def reduce_add_calls(
     draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = DTYPES, grads: Sequence[bool] = (False,)
-) -> PublicCall:
+) -> KeywordCall:
     """Draw calls with addends of one shape on any devices. Shrinks to one float32 element."""
     slots = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
     shape = st.just(draw(shapes(max_size=3)))
@@ -271,12 +271,12 @@ def reduce_add_calls(
         for slot in slots
     ]
     arguments = {"inputs": draw(repeated(inputs)), "destination": draw(any_device(slots))}
-    return PublicCall("comm.reduce_add", arguments)
+    return KeywordCall("comm.reduce_add", arguments)
 
 
 @on_any_device
 @st.composite
-def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
+def reduce_add_coalesced_calls(draw: st.DrawFn) -> KeywordCall:
     """Draw calls with one list of tensors for each device. Shrinks to two devices."""
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=4))
     column = st.tuples(shapes(max_size=3), st.sampled_from(draw(_short_dtype_lists(DTYPES))))
@@ -292,7 +292,7 @@ def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
         "destination": draw(any_device(slots)),
         "buffer_size": draw(st.sampled_from(BUFFER_SIZES)),
     }
-    return PublicCall("comm.reduce_add_coalesced", arguments)
+    return KeywordCall("comm.reduce_add_coalesced", arguments)
 
 
 @st.composite

@@ -24,7 +24,7 @@ from spec_tests.strategies.calls import (
     Buildable,
     DeviceAt,
     DistinctDevices,
-    PublicCall,
+    KeywordCall,
     any_device,
     build,
     code,
@@ -123,7 +123,7 @@ class DataParallelCall:
 
 
 @dataclass(frozen=True, repr=False)
-class AttributesCall(PublicCall):
+class AttributesCall(KeywordCall):
     """A call that constructs a ``DataParallel`` and returns its public attributes."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:

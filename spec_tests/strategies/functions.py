@@ -22,7 +22,7 @@ from spec_tests.strategies.calls import (
     SPELLINGS,
     ApplyCall,
     DistinctDevices,
-    PublicCall,
+    KeywordCall,
     any_device,
     on_any_device,
     repeated,
@@ -49,7 +49,7 @@ def scatter_applies(
     return scatter_calls(dtypes=dtypes, grads=grads, slots=slots).map(scatter_apply)
 
 
-def scatter_apply(call: PublicCall) -> ApplyCall:
+def scatter_apply(call: KeywordCall) -> ApplyCall:
     """Return the call of Scatter that is like a call of comm.scatter."""
     arguments: Mapping[str, Any] = call.arguments
     tensor, dim = arguments["tensor"], arguments["dim"]

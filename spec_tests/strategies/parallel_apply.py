@@ -13,7 +13,7 @@ from spec_tests.checks.thread_order import ThreadOrder
 from spec_tests.failure import Fact, Failure, noted_error
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.strategies.calls import Again, DeviceAt, PublicCall, on_any_device
+from spec_tests.strategies.calls import Again, DeviceAt, KeywordCall, on_any_device
 from spec_tests.strategies.containers import CONSTANTS, OPAQUE, NewObject
 from spec_tests.strategies.exceptions import ExceptionSpec
 from spec_tests.strategies.modules import Placed, row_wise_specs
@@ -21,7 +21,7 @@ from spec_tests.strategies.scatter_gather import containers
 from spec_tests.strategies.stateful_containers import Batch, Frozen
 from spec_tests.strategies.tensors import device_slots, tensor_specs
 
-#: The name of the function in `PublicCall`.
+#: The name of the function in `KeywordCall`.
 _FUNCTION = "parallel_apply.parallel_apply"
 #: The kinds of named tuples.
 _NAMED_TUPLES = ("Pair", "Typed")
@@ -111,7 +111,7 @@ def passthrough_calls(
     *,
     inputs: st.SearchStrategy[Any] = ANY_VALUES,
     keywords: st.SearchStrategy[dict[str, Any]] | None = ANY_KEYWORDS,
-) -> PublicCall:
+) -> KeywordCall:
     """Draw calls of modules that return their arguments. Shrinks to one module and one tensor.
 
     Args:
@@ -127,7 +127,7 @@ def passthrough_calls(
         "kwargs_tup": None if keywords is None else _draw_each(draw, keywords, len(slots)),
         "devices": _at(slots),
     }
-    return PublicCall(_FUNCTION, arguments)
+    return KeywordCall(_FUNCTION, arguments)
 
 
 def _draw_each(draw: st.DrawFn, values: st.SearchStrategy[Any], count: int) -> list[Any]:
@@ -138,7 +138,7 @@ def _draw_each(draw: st.DrawFn, values: st.SearchStrategy[Any], count: int) -> l
 
 @on_any_device
 @st.composite
-def parallel_apply_calls(draw: st.DrawFn) -> PublicCall:
+def parallel_apply_calls(draw: st.DrawFn) -> KeywordCall:
     """Draw calls of networks of `ROW_WISE` layers. Shrinks to one linear layer and one row."""
     slots = draw(device_slots())
     networks = [draw(row_wise_specs(max_layers_per_level=2)) for _ in slots]
@@ -147,11 +147,11 @@ def parallel_apply_calls(draw: st.DrawFn) -> PublicCall:
         for network, slot in zip(networks, slots, strict=True)
     ]
     arguments = {"modules": list(map(Placed, networks, slots)), "inputs": rows}
-    return PublicCall(_FUNCTION, {**arguments, "devices": _at(slots)})
+    return KeywordCall(_FUNCTION, {**arguments, "devices": _at(slots)})
 
 
 @dataclass(frozen=True, repr=False)
-class FailingCall(PublicCall):
+class FailingCall(KeywordCall):
     """A call of ``parallel_apply`` in which some modules raise."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
@@ -188,7 +188,7 @@ def error_and_module(
     # A target without the function raises here, outside the try block.
     _ = target.parallel_apply.parallel_apply
     try:
-        PublicCall.run(call, target, inputs)
+        KeywordCall.run(call, target, inputs)
     except BaseException as error:
         return error, next(each for each in inputs["modules"] if each.error is not None)
     text = f"no exception was raised by the call\n  {call!r}"

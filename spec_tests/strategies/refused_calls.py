@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -18,15 +18,15 @@ DESTINATION_TEXT = "reduce_add expects destination to be on the same GPU with on
 RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
 
 
-def scatter_to_own_device(tensor: TensorSpec | None = None, **arguments: object) -> PublicCall:
+def scatter_to_own_device(tensor: TensorSpec | None = None, **arguments: object) -> KeywordCall:
     """Return a call of ``scatter`` to two chunks on the device of a tensor of four rows."""
     options = {"devices": (DeviceAt(0), DeviceAt(0)), "chunk_sizes": None, "dim": 0, **arguments}
-    return PublicCall("comm.scatter", {"tensor": tensor or dense((4, 2)), **options})
+    return KeywordCall("comm.scatter", {"tensor": tensor or dense((4, 2)), **options})
 
 
 #: For each reason: calls of ``scatter`` that comm and functions refuse for this reason, each with
 #: the class and the text of the error.
-REFUSED_SCATTERS: Mapping[str, Sequence[tuple[PublicCall, type[Exception], str]]] = {
+REFUSED_SCATTERS: Mapping[str, Sequence[tuple[KeywordCall, type[Exception], str]]] = {
     "no devices": [
         (
             scatter_to_own_device(dense((4, 2), slot), devices=[], chunk_sizes=sizes, dim=dim),

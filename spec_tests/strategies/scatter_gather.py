@@ -26,7 +26,7 @@ from spec_tests.machine.capabilities import empty_sizes, offered
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import (
     Again,
-    PublicCall,
+    KeywordCall,
     any_device,
     device_lists,
     on_any_device,
@@ -108,7 +108,7 @@ def containers(
 
 @on_any_device
 @st.composite
-def scatter_calls(draw: st.DrawFn, *, kinds: Sequence[str] = SPLIT) -> PublicCall:
+def scatter_calls(draw: st.DrawFn, *, kinds: Sequence[str] = SPLIT) -> KeywordCall:
     """Draw calls of ``scatter`` with nested containers of ``kinds``. Shrinks to one tensor."""
     dim = draw(st.sampled_from(DIMS))
     leaf = tensors(draw(st.sampled_from(EXTENTS)), dim)
@@ -120,7 +120,7 @@ def scatter_calls(draw: st.DrawFn, *, kinds: Sequence[str] = SPLIT) -> PublicCal
 
 @on_any_device
 @st.composite
-def tensor_scatter_calls(draw: st.DrawFn) -> PublicCall:
+def tensor_scatter_calls(draw: st.DrawFn) -> KeywordCall:
     """Draw calls of ``scatter`` with one tensor. Shrinks to four rows."""
     dim = draw(st.sampled_from(DIMS))
     return _scatter_call(draw, tensors(draw(st.sampled_from(EXTENTS)), dim), dim)
@@ -128,19 +128,19 @@ def tensor_scatter_calls(draw: st.DrawFn) -> PublicCall:
 
 @on_any_device
 @st.composite
-def replicated_calls(draw: st.DrawFn) -> PublicCall:
+def replicated_calls(draw: st.DrawFn) -> KeywordCall:
     """Draw calls of ``scatter`` with containers that hold nothing to split. Shrinks to None."""
     return _scatter_call(draw, nested_values(unsplit_leaves(), SPLIT), 0)
 
 
-def _scatter_call(draw: st.DrawFn, inputs: st.SearchStrategy[object], dim: int) -> PublicCall:
+def _scatter_call(draw: st.DrawFn, inputs: st.SearchStrategy[object], dim: int) -> KeywordCall:
     arguments = {"inputs": draw(inputs), "target_gpus": draw(device_lists()), "dim": dim}
-    return PublicCall("scatter_gather.scatter", arguments)
+    return KeywordCall("scatter_gather.scatter", arguments)
 
 
 @on_any_device
 @st.composite
-def refused_scatter_calls(draw: st.DrawFn) -> PublicCall:
+def refused_scatter_calls(draw: st.DrawFn) -> KeywordCall:
     """Draw calls of ``scatter`` along a dimension that no tensor has. Shrinks to one tensor."""
     # Drawing for dim -1 excludes complex tensors: the reference's errors about them count one
     # dimension too many (CO-2).
@@ -150,7 +150,7 @@ def refused_scatter_calls(draw: st.DrawFn) -> PublicCall:
 
 @on_any_device
 @st.composite
-def scatter_kwargs_calls(draw: st.DrawFn) -> PublicCall:
+def scatter_kwargs_calls(draw: st.DrawFn) -> KeywordCall:
     """Draw calls of ``scatter_kwargs`` with equal numbers of chunks for all tensors.
 
     Shrinks to one positional tensor.
@@ -172,11 +172,11 @@ def scatter_kwargs_calls(draw: st.DrawFn) -> PublicCall:
         "target_gpus": devices,
         "dim": dim,
     }
-    return PublicCall("scatter_gather.scatter_kwargs", arguments)
+    return KeywordCall("scatter_gather.scatter_kwargs", arguments)
 
 
 @st.composite
-def one_sided_calls(draw: st.DrawFn, filled: str = "inputs") -> PublicCall:
+def one_sided_calls(draw: st.DrawFn, filled: str = "inputs") -> KeywordCall:
     """Draw calls of ``scatter_kwargs`` with one argument empty. Shrinks to one tensor.
 
     Args:
@@ -187,7 +187,7 @@ def one_sided_calls(draw: st.DrawFn, filled: str = "inputs") -> PublicCall:
     value = draw(nested_values(leaf | unsplit_leaves(), SPLIT))
     argument: object = (value,) if filled == "inputs" else {"x": value}
     arguments = {"inputs": (), "kwargs": {}, filled: argument, "target_gpus": draw(device_lists())}
-    return PublicCall("scatter_gather.scatter_kwargs", arguments)
+    return KeywordCall("scatter_gather.scatter_kwargs", arguments)
 
 
 #: The kinds of containers whose members gather concatenates.
@@ -225,7 +225,7 @@ def target_devices() -> st.SearchStrategy[object]:
 
 @on_any_device
 @st.composite
-def gather_calls(draw: st.DrawFn, *, kinds: Sequence[str] = JOINED) -> PublicCall:
+def gather_calls(draw: st.DrawFn, *, kinds: Sequence[str] = JOINED) -> KeywordCall:
     """Draw calls of ``gather`` with nested containers of ``kinds``. Shrinks to one replica."""
     dim = draw(st.sampled_from(DIMS))
     others = st.sampled_from([None, *map(NewObject, EMPTY)])
@@ -234,13 +234,13 @@ def gather_calls(draw: st.DrawFn, *, kinds: Sequence[str] = JOINED) -> PublicCal
 
 @on_any_device
 @st.composite
-def tensor_gather_calls(draw: st.DrawFn) -> PublicCall:
+def tensor_gather_calls(draw: st.DrawFn) -> KeywordCall:
     """Draw calls of ``gather`` with one tensor from each replica. Shrinks to one replica."""
     dim = draw(st.sampled_from(DIMS))
     return _draw_call(draw, draw(split_tensors(dim)), dim)
 
 
-def _draw_call(draw: st.DrawFn, template: object, dim: int) -> PublicCall:
+def _draw_call(draw: st.DrawFn, template: object, dim: int) -> KeywordCall:
     # Zero comes last, so that failures do not shrink to empty chunks.
     extent_and_slot = st.tuples(st.sampled_from([1, 2, 3, *empty_sizes()]), st.integers(0, 3))
     chunks = draw(st.lists(extent_and_slot, min_size=1, max_size=4))
@@ -249,14 +249,14 @@ def _draw_call(draw: st.DrawFn, template: object, dim: int) -> PublicCall:
     )
 
 
-def _gather_call(outputs: Sequence[object], target: object, dim: int) -> PublicCall:
+def _gather_call(outputs: Sequence[object], target: object, dim: int) -> KeywordCall:
     arguments = {"outputs": list(outputs), "target_device": target, "dim": dim}
-    return PublicCall("scatter_gather.gather", arguments)
+    return KeywordCall("scatter_gather.gather", arguments)
 
 
 @on_any_device
 @st.composite
-def scalar_calls(draw: st.DrawFn, *, dims: Sequence[int] = (0,)) -> PublicCall:
+def scalar_calls(draw: st.DrawFn, *, dims: Sequence[int] = (0,)) -> KeywordCall:
     """Draw calls of ``gather`` with 0-dim tensors. Shrinks to one replica."""
     dtypes = st.sampled_from(offered(FLOATS))
     leaf = st.builds(TensorSpec, st.just(()), dtypes, requires_grad=st.booleans())
@@ -266,7 +266,7 @@ def scalar_calls(draw: st.DrawFn, *, dims: Sequence[int] = (0,)) -> PublicCall:
 
 @on_any_device
 @st.composite
-def mismatched_calls(draw: st.DrawFn) -> PublicCall:
+def mismatched_calls(draw: st.DrawFn) -> KeywordCall:
     """Draw calls of ``gather`` with tensors whose shapes differ outside the gathered dimension.
 
     Shrinks to two replicas.

@@ -80,7 +80,7 @@ def _check(tests: CollectedTests, selected: set[str], options: argparse.Namespac
         title = "no perturbation" if perturbation == _UNCHANGED else perturbation
         print(f"[{count}/{len(calls)}] {title}: {verdict}", flush=True)
     counts = (len(selected), "clause"), (perturbations, "perturbation"), (problems, "problem")
-    print(", ".join(clauses.count(*each) for each in counts))
+    print(", ".join(clauses.format_count(*each) for each in counts))
     return int(problems > 0)
 
 

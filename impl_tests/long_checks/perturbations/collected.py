@@ -69,7 +69,7 @@ class CollectedTests:
         for report in reports:
             if report.failed:
                 print(report.longreprtext, flush=True)
-        tests = [test for report in reports for test in verdicts.tests_of(report)]
+        tests = [test for report in reports for test in verdicts.verdicts_of(report)]
         failed = {test.clause for test in tests if test.fails_run}
         # The test has noticed the perturbation also if another clause is about its facts.
         return failed | {*clauses.clauses_of_test(item)[:1]} if failed else failed

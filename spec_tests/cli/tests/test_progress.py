@@ -16,7 +16,7 @@ from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine import clauses, judge, time_limit, verdict_file
 from spec_tests.machine.tests.fixtures import start_python
-from spec_tests.machine.verdicts import PROGRAM, tests_of
+from spec_tests.machine.verdicts import PROGRAM, verdicts_of
 from spec_tests.reporting import runs
 
 #: The module ``comm`` of a package whose scatter never returns, and ignores KeyboardInterrupt.
@@ -85,7 +85,7 @@ FAILURES = [
 
 def test_the_end_of_a_run_lists_the_causes_of_failures_the_most_frequent_first():
     reports = [_failure(*each) for each in FAILURES]
-    lines = Failures(COMMAND).summary([test for each in reports for test in tests_of(each)])
+    lines = Failures(COMMAND).summary([test for each in reports for test in verdicts_of(each)])
     assert lines == [
         "tests in the register pass; draft FILE --divergences REGISTER updates it:",
         "FAIL 1 clause: the recorded tests pass",
@@ -114,7 +114,7 @@ def test_the_first_failure_of_a_clause_is_printed_and_has_a_program():
         report = _failure(DTYPE, name, **{PROGRAM: "print(1)"})
         assert failures.add(report)[0] == f"FAIL {name}  a.py::test_it[1]"
         assert not failures.add(report)
-    assert failures.summary(tests_of(report))[-1] == (
+    assert failures.summary(verdicts_of(report))[-1] == (
         "  comm.scatter.zero-sizes  python repro/comm_scatter_zero-sizes.py"
     )
     assert Path("repro/comm_scatter_zero-sizes.py").read_text().endswith("\nprint(1)")

@@ -184,14 +184,14 @@ def test_a_failure_fails_no_clause_that_the_run_leaves_out(specification):
         ([values, strides], strides),
         (["comm.sc"], strides),
     ):
-        (test, *_) = verdicts.tests_of(_report([values], failed, specification, chosen))
+        (test, *_) = verdicts.verdicts_of(_report([values], failed, specification, chosen))
         assert test.clause == fails
 
 
 def test_the_other_clauses_of_a_failed_test_are_not_decided(specification, tmp_path):
     names = ("comm.scatter.first", "comm.scatter.values")
     failed = Failure("differs", (STRIDES,), "other strides")
-    tests = verdicts.tests_of(_report(names, failed, specification))
+    tests = verdicts.verdicts_of(_report(names, failed, specification))
     tests.append(TestVerdict("another", "pass", "comm.scatter.first"))
     old = samples.write_verdicts(tmp_path / "old.jsonl", dict.fromkeys(names, "pass"))
     new = samples.write_verdicts(tmp_path / "new.jsonl", {})
@@ -209,6 +209,6 @@ def test_the_other_clauses_of_a_failed_test_are_not_decided(specification, tmp_p
 def test_a_record_out_of_date_is_the_reason_of_the_other_clauses_of_its_test(specification):
     stale = Failure("stale-record", (Fact("register", "stale"),), "remove it")
     names = ("comm.scatter.first", "comm.scatter.values")
-    _, other = verdicts.tests_of(_report(names, stale, specification))
+    _, other = verdicts.verdicts_of(_report(names, stale, specification))
     assert other.clause == "comm.scatter.values"
     assert other.reason == "the record of its tests is out of date: comm.scatter.first"

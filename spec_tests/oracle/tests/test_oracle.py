@@ -6,7 +6,7 @@ from torch import nn
 from spec_tests import checks
 from spec_tests.machine.target import Part, Target
 from spec_tests.oracle.tests.without_reference import ERROR_TEXT
-from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, KeywordCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
 from spec_tests.strategies.modules import Layer, ModuleSpec
@@ -50,17 +50,17 @@ TWO = [DeviceAt(0), DeviceAt(1)]
 X, Y = dense(), dense(slot=1)
 #: For each function: a call for which the function of this file with its name is wrong.
 CALLS = {
-    "comm.scatter": PublicCall("comm.scatter", {"tensor": X, "devices": TWO}),
-    "comm.reduce_add": PublicCall(
+    "comm.scatter": KeywordCall("comm.scatter", {"tensor": X, "devices": TWO}),
+    "comm.reduce_add": KeywordCall(
         "comm.reduce_add", {"inputs": [X, Y], "destination": DeviceAt(0)}
     ),
     "functions.Broadcast": ApplyCall("Broadcast", (TWO,), (X, dense((2,)))),
-    "scatter_gather.gather": PublicCall(
+    "scatter_gather.gather": KeywordCall(
         "scatter_gather.gather",
         {"outputs": [(X,), (dense((2, 3), 1),)], "target_device": DeviceAt(0)},
     ),
     "replicate.replicate": ReplicateCall(ModuleSpec((Layer("linear"),)), (0, 1)),
-    "parallel_apply.parallel_apply": PublicCall(
+    "parallel_apply.parallel_apply": KeywordCall(
         "parallel_apply.parallel_apply", {"modules": OrderedModules((0, 1), {}), "inputs": [1, 2]}
     ),
     "data_parallel.data_parallel": DataParallelCall(
