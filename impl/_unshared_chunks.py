@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ._containers import Leaf
@@ -74,8 +75,17 @@ def _write(view: Tensor, values: Tensor) -> None:
     base = base_of_view(view)
     if values.requires_grad and base is not None:
         # The view was created without grad mode, so autograd refuses a change with history.
-        view = base.as_strided(view.shape, view.stride(), view.storage_offset())
-        view.copy_(values)
+        # `as_strided` counts elements of the base, and ignores the bits of the view.
+        view = view.detach()
+        if view.is_conj():
+            view, values = view.conj(), values.conj_physical()
+        if view.is_neg():
+            values = values.neg()
+        if base.is_complex() and not view.is_complex():
+            base = torch.view_as_real(base)
+        elif view.is_complex() and not base.is_complex():
+            view, values = torch.view_as_real(view), torch.view_as_real(values)
+        base.as_strided(view.shape, view.stride(), view.storage_offset()).copy_(values)
     else:
         without_grad(view.copy_)(values)
 
@@ -95,10 +105,12 @@ def _find_views(tensors: Sequence[Sequence[Tensor]]) -> set[int]:
     shared = (
         tensor
         for uses in users.values()
-        if 1 < len(uses) == len({replica for replica, _ in uses})
+        if len(uses) == len({replica for replica, _ in uses})
         # A tensor that all replicas share is not split.
         and len({tensor.data_ptr() for _, tensor in uses}) == len(uses)
         for _, tensor in uses
+        # The chunk of a single replica is a view, too, and autograd refuses some changes of it.
+        if len(uses) > 1 or base_of_view(tensor) is not None
     )
     return {
         id(tensor)

@@ -67,6 +67,35 @@ def test_in_place_changes_of_short_batches_train(rows):
     assert model.module.weight.grad.item() == 2 * rows
 
 
+VIEWS = {
+    "tensor": lambda z: z,
+    "conjugate": torch.conj,
+    "imaginary part": lambda z: z.imag,
+    "negative imaginary part": lambda z: z.conj().imag,
+    "complex view": lambda z: torch.view_as_complex(torch.view_as_real(z).clone()),
+}
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_changes_with_a_gradient_reach_the_callers_tensor(view, rows):
+    def write(weight, x):
+        x[:, 0] = 3 * weight.to(x.dtype)
+        return x * 1
+
+    def step(call):
+        z = torch.arange(15).reshape(5, 3) * (1 + 2j)
+        x = view(z)[1 : 1 + rows]
+        output = call(x)
+        total = (output.sum() + x.square().sum() + z.abs().sum()).abs()
+        return x.detach(), z.detach(), *torch.autograd.grad(total, weight)
+
+    model = on_cpu_replicas(write)
+    weight = model.module.weight
+    for found, expected in zip(step(model), step(model.module), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 def test_in_place_changes_of_packed_sequences_train():
     def scale(weight, packed: PackedSequence):
         return packed._replace(data=packed.data.mul_(2) * weight)
