@@ -209,9 +209,9 @@ def _text_differences(
     """Yield a difference for each text that the expected list lacks, or else one for the list."""
     for warning in dict.fromkeys(actual):
         if warning not in expected:
-            kind, _, rest = warning.partition(": ")  # A warning has a class and a text.
+            category, _, rest = warning.partition(": ")  # A warning has a class and a text.
             yield Difference(
-                place, error_fact(kind, rest, place) if rest else Fact(place, warning), text
+                place, error_fact(category, rest, place) if rest else Fact(place, warning), text
             )
     if not {*actual} - {*expected} and actual != expected:
         name = "missing" if {*expected} - {*actual} else "count or order"
@@ -306,23 +306,23 @@ def _value_fact(actual: Any, expected: Any, place: str) -> Fact:
     """Return the fact about two values of which one has no other facts."""
     error_place = "error" if place == "output" else f"error of {place}"
     if isinstance(actual, Raised):
-        return error_fact(actual.kind, actual.text, error_place)
+        return error_fact(actual.class_name, actual.text, error_place)
     if isinstance(expected, Raised):
         return Fact(error_place, "missing")
     if _is_none(actual) != _is_none(expected):
         return Fact(place, "missing" if _is_none(actual) else "not None")
-    if _kind(actual) != _kind(expected):
+    if _class_of(actual) != _class_of(expected):
         return Fact(place, "class")
     is_other_object = isinstance(expected, Leaf) and actual.identity != expected.identity
     return Fact(place, "identity" if is_other_object else "value")
 
 
 def _is_none(value: Any) -> bool:
-    return value is None or (isinstance(value, Leaf) and value.kind == "builtins.NoneType")
+    return value is None or (isinstance(value, Leaf) and value.class_name == "builtins.NoneType")
 
 
-def _kind(value: Any) -> object:
-    return value.kind if isinstance(value, Leaf | Structure) else type(value)
+def _class_of(value: Any) -> object:
+    return value.class_name if isinstance(value, Leaf | Structure) else type(value)
 
 
 def _have_equal_keys(actual: Any, expected: Any) -> bool:
@@ -401,8 +401,8 @@ def _bytes(tensor: Tensor) -> Tensor:
 def _structure_differences(
     actual: Structure, expected: Structure, path: str, place: str, tolerance: float
 ) -> Iterator[Difference]:
-    if actual.kind != expected.kind:
-        text = f"{path} is a {actual.kind}, expected a {expected.kind}"
+    if actual.class_name != expected.class_name:
+        text = f"{path} is a {actual.class_name}, expected a {expected.class_name}"
         yield Difference(path, Fact(place, "class"), text)
     if list(actual.members) != list(expected.members):
         text = f"{path} {_describe_members([*actual.members], [*expected.members])}"
@@ -426,7 +426,8 @@ def _describe_members(actual: list[object], expected: list[object]) -> str:
 
 def _line(value: Any) -> str:
     """Return a value as a line; an error as its class and text."""
-    text = error_line(value.kind, value.text) if isinstance(value, Raised) else _describe(value)
+    is_error = isinstance(value, Raised)
+    text = error_line(value.class_name, value.text) if is_error else _describe(value)
     return text.partition("\n")[0]
 
 
@@ -440,14 +441,14 @@ def _shorten_both(found: str, wanted: str, length: int) -> tuple[str, str]:
 
 def _describe(value: Any) -> str:
     match value:
-        case Raised(kind, text):
-            return f"the error {kind}: {text}" if text else f"the error {kind}"
+        case Raised(name, text):
+            return f"the error {name}: {text}" if text else f"the error {name}"
         case TensorSnapshot(values, facts):
-            name = facts.get("class", "torch.Tensor")
-            return f"{name}({values.dtype}, shape {tuple(values.shape)})"
-        case Structure(kind, members):
+            cls = facts.get("class", "torch.Tensor")
+            return f"{cls}({values.dtype}, shape {tuple(values.shape)})"
+        case Structure(name, members):
             inside = ", ".join(f"{key!r}: {_describe(member)}" for key, member in members.items())
-            return f"{kind.removeprefix('builtins.')} of {{{inside}}}"
-        case Leaf(kind, text, identity):
-            return f"{'' if kind.startswith('builtins.') else kind} {text or identity}".strip()
+            return f"{name.removeprefix('builtins.')} of {{{inside}}}"
+        case Leaf(name, text, identity):
+            return f"{'' if name.startswith('builtins.') else name} {text or identity}".strip()
     return repr(value)

@@ -42,7 +42,7 @@ class Call(Protocol):
 class Raised:
     """The class name of an exception, and its text without the parts that `normalise` removes."""
 
-    kind: str
+    class_name: str
     text: str
 
 

@@ -33,7 +33,7 @@ def refused(
     result = outcome.result
     names = {"KIND": topology.accelerator.upper(), "ordinals": topology.ordinals}
     parts = [part.format(**names) for part in ([text] if isinstance(text, str) else text)]
-    if isinstance(text, str) or getattr(result, "kind", "") != error.__name__:
+    if isinstance(text, str) or getattr(result, "class_name", "") != error.__name__:
         checks.same(result, Raised(error.__name__, " … ".join(parts)), call)
     else:
         checks.contains(result.text, parts, call)

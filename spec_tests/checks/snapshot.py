@@ -26,7 +26,7 @@ class TensorSnapshot:
 class Structure:
     """A container: its class, its keys or positions, and the snapshots of its members."""
 
-    kind: str
+    class_name: str
     members: Mapping[object, Any]
 
 
@@ -39,12 +39,12 @@ class Leaf:
     """A value that is neither tensor nor container.
 
     Args:
-        kind: The class.
+        class_name: The class.
         text: The ``repr``; empty if the value is an input of the call.
         identity: The path of the value in the inputs; None if it is no input.
     """
 
-    kind: str
+    class_name: str
     text: str
     identity: str | None
 

@@ -44,7 +44,7 @@ BASES: Mapping[str, str] = {
     "it, or links public threads about them",
 }
 #: The chapters about a single function, or about a class and its function.
-_OF_ONE = ("replicate", "parallel_apply", "data_parallel")
+_OF_ONE_FUNCTION = ("replicate", "parallel_apply", "data_parallel")
 #: The second words of the ids about one function of another chapter.
 _FUNCTIONS = (
     *("scatter", "broadcast", "broadcast-coalesced", "reduce-add", "reduce-add-coalesced"),
@@ -92,13 +92,13 @@ class Clause:
     def function(self) -> str:
         """The first words of the id, up to the function; the first one if the chapter has one."""
         words = self.id.split(".")
-        return ".".join(words[: 1 if words[0] in _OF_ONE else 2])
+        return ".".join(words[: 1 if words[0] in _OF_ONE_FUNCTION else 2])
 
     @property
     def is_of_several(self) -> bool:
         """Whether the clause is about several functions of its chapter together."""
         first, second, *_ = self.id.split(".")
-        return first not in (*_OF_ONE, "divergences") and second not in _FUNCTIONS
+        return first not in (*_OF_ONE_FUNCTION, "divergences") and second not in _FUNCTIONS
 
     @property
     def is_about_target(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-_Kind = TypeVar("_Kind")
+_Shape = TypeVar("_Shape")
 
 
 class RefusedError(pytest.UsageError, ValueError):  # type: ignore[misc]  # typed as final
@@ -54,14 +54,14 @@ def write(path: Path, text: str) -> None:
         raise RefusedError(str(error)) from None
 
 
-def read_toml(path: Path, kind: Any) -> dict[str, Any]:
+def read_toml(path: Path, shape: Any) -> dict[str, Any]:
     """Return the tables of a TOML file.
 
     Raises:
         RefusedError: The file cannot be read, is not TOML, or has another shape.
     """
     tables = parse_toml(read_text(path), str(path))
-    convert(tables, kind, path)
+    convert(tables, shape, path)
     return tables
 
 
@@ -81,13 +81,13 @@ def parse_json(text: str, source: str) -> Any:
         raise refuse(f"{source} is not JSON", error) from None
 
 
-def convert(value: Any, kind: type[_Kind], source: object) -> _Kind:
+def convert(value: Any, shape: type[_Shape], source: object) -> _Shape:
     """Return a value of the file ``source`` as an object of a class with annotations.
 
     Raises:
         RefusedError: The value has another shape. The text names the key.
     """
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         raise refuse(source, error) from None
