@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from functools import cache
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, Phase, settings
 
@@ -44,17 +45,9 @@ def features() -> tuple[str, ...]:
 def run(name: str, topology: Topology) -> None:
     """Run the tests of the clause ``name`` with few examples."""
     # Hypothesis has no public function that runs a decorated test with other settings.
-    attribute = "_hypothesis_internal_use_settings"
     for test in _tests()[name]:
-        if not hasattr(test, "hypothesis"):
+        with patch.object(test, "_hypothesis_internal_use_settings", _FEW, create=True):
             test(topology=topology)
-            continue
-        before = getattr(test, attribute)
-        setattr(test, attribute, _FEW)
-        try:
-            test(topology=topology)
-        finally:
-            setattr(test, attribute, before)
 
 
 @cache

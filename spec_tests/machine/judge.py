@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
@@ -66,12 +67,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     handle = getattr(pyfuncitem.obj, "hypothesis", None)
     if handle is None or not clauses.clauses_of_test(pyfuncitem):
         return (yield)
-    test = handle.inner_test
-    handle.inner_test = _observed(test, pyfuncitem)
-    try:
+    with patch.object(handle, "inner_test", _observed(handle.inner_test, pyfuncitem)):
         return (yield)
-    finally:
-        handle.inner_test = test
 
 
 def _observed(test: Callable[..., Any], item: pytest.Item) -> Callable[..., Any]:
