@@ -9,11 +9,7 @@ import torch
 from spec_tests.machine import process_state
 from spec_tests.machine.devices import Topology, not_run
 from spec_tests.machine.fixtures import topology_of
-from spec_tests.machine.options import (
-    DEFAULT_TARGET,
-    mapping_of,
-    target_of,
-)
+from spec_tests.machine.options import DEFAULT_TARGET, mapping_of, target_of
 from spec_tests.machine.target import REFERENCE, Target, load_map
 
 from . import alternation

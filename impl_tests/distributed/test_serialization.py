@@ -3,12 +3,7 @@
 import pytest
 import torch
 
-from impl.distributed.serialization import (
-    TensorMeta,
-    copy_to_bytes,
-    count_bytes,
-    view_tensors,
-)
+from impl.distributed.serialization import TensorMeta, copy_to_bytes, count_bytes, view_tensors
 from impl_tests.helpers.alignment import DTYPES, misaligned, ones
 
 CPU = torch.device("cpu")

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import impl
-from impl_tests.extensions.kept_modules import (
-    Doubled,
-    recording_data_parallel,
-    wrapped,
-)
+from impl_tests.extensions.kept_modules import Doubled, recording_data_parallel, wrapped
 from spec_tests import checks
 from spec_tests.checks.casts import CastingLinear, cast_changed_parameters
 from spec_tests.checks.compile_backends import CountingBackend

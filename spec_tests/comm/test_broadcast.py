@@ -9,12 +9,7 @@ from spec_tests.checks.refusals import refused
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.tensors import address_ranges, find_overlaps
 from spec_tests.strategies.calls import DeviceAt, KeywordCall
-from spec_tests.strategies.comm import (
-    SPARSE,
-    broadcast_calls,
-    broadcast_out_calls,
-    dense,
-)
+from spec_tests.strategies.comm import SPARSE, broadcast_calls, broadcast_out_calls, dense
 from spec_tests.strategies.refused_calls import LEAF_TEXT, NEGATIVE_TEXT
 from spec_tests.strategies.tensors import SparseSpec, counting
 

@@ -11,11 +11,7 @@ from spec_tests.checks.refusals import refused
 from spec_tests.machine.clauses import clause
 from spec_tests.machine.devices import not_run
 from spec_tests.strategies.calls import DeviceAt, KeywordCall, any_device, build, device_lists
-from spec_tests.strategies.data_parallel import (
-    FUNCTIONAL,
-    DataParallelCall,
-    NewModule,
-)
+from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
 from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs
 from spec_tests.strategies.small_modules import Calls, OrdinalColumn
 from spec_tests.strategies.tensors import TensorSpec

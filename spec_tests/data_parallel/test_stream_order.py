@@ -4,14 +4,7 @@ import pytest
 import torch
 
 from spec_tests import checks
-from spec_tests.checks.async_training import (
-    BATCH,
-    SOURCES,
-    STEPS,
-    Scale,
-    batches,
-    train,
-)
+from spec_tests.checks.async_training import BATCH, SOURCES, STEPS, Scale, batches, train
 from spec_tests.checks.side_streams import on_side_streams, queued_copies
 from spec_tests.machine.clauses import clause
 

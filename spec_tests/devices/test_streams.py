@@ -8,12 +8,7 @@ import torch
 from torch import accelerator
 
 from spec_tests import simulator
-from spec_tests.checks.side_streams import (
-    DELAY,
-    late_copies,
-    require_order,
-    write_late,
-)
+from spec_tests.checks.side_streams import DELAY, late_copies, require_order, write_late
 from spec_tests.machine.clauses import clause
 from spec_tests.machine.devices import SYNCHRONOUS, queue_work
 

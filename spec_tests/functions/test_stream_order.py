@@ -7,14 +7,7 @@ import pytest
 import torch
 
 from spec_tests import checks
-from spec_tests.checks.async_training import (
-    BATCH,
-    SOURCES,
-    STEPS,
-    Scale,
-    batches,
-    train,
-)
+from spec_tests.checks.async_training import BATCH, SOURCES, STEPS, Scale, batches, train
 from spec_tests.checks.side_streams import (
     DELAY,
     fail_on_races,

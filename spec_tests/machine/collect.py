@@ -13,14 +13,7 @@ from typing import Any
 
 import pytest
 
-from spec_tests.machine import (
-    clauses,
-    probes,
-    register,
-    time_limit,
-    verdicts,
-    workers,
-)
+from spec_tests.machine import clauses, probes, register, time_limit, verdicts, workers
 from spec_tests.machine.fixtures import capabilities_of, register_of, topology_of
 from spec_tests.machine.options import suite_of
 

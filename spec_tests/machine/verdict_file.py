@@ -17,11 +17,7 @@ import pytest
 
 from spec_tests.machine import clauses, conclusion, input_files
 from spec_tests.machine.clauses import Clause
-from spec_tests.machine.verdicts import (
-    TestVerdict,
-    find_evidence,
-    verdicts_of,
-)
+from spec_tests.machine.verdicts import TestVerdict, find_evidence, verdicts_of
 
 #: The format of a file of verdicts. Other formats are refused.
 FORMAT = 2

@@ -14,11 +14,7 @@ from spec_tests.checks.thread_order import TIMEOUT
 from spec_tests.machine.clauses import clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.calls import KeywordCall, device_lists
-from spec_tests.strategies.parallel_apply import (
-    ordinals,
-    parallel_apply_calls,
-    passthrough_calls,
-)
+from spec_tests.strategies.parallel_apply import ordinals, parallel_apply_calls, passthrough_calls
 from spec_tests.strategies.small_modules import Calls, CurrentDevice
 
 

@@ -4,11 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.checks.side_streams import (
-    on_side_streams,
-    queued_arange,
-    queued_copies,
-)
+from spec_tests.checks.side_streams import on_side_streams, queued_arange, queued_copies
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.parallel_apply import ordinals
 

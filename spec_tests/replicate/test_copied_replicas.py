@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests import checks
-from spec_tests.checks.replica_laws import (
-    named_tensors,
-    replica_tensors,
-)
+from spec_tests.checks.replica_laws import named_tensors, replica_tensors
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine import profiles
 from spec_tests.machine.clauses import clause

@@ -33,12 +33,7 @@ from spec_tests.strategies.calls import (
     repeated,
 )
 from spec_tests.strategies.containers import ARITY, CONSTANTS, EMPTY, OPAQUE, Container, NewObject
-from spec_tests.strategies.tensors import (
-    DTYPES,
-    FLOATS,
-    TensorSpec,
-    tensor_specs,
-)
+from spec_tests.strategies.tensors import DTYPES, FLOATS, TensorSpec, tensor_specs
 
 #: The kinds of containers whose members scatter splits.
 SPLIT = (

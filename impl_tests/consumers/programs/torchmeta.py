@@ -11,12 +11,7 @@ from impl_tests.consumers.record import Record, make_record, step
 # torchmeta imports two functions that torchvision has removed. Only downloads call them.
 vars(utils).update(_get_confirm_token=None, _save_response_content=None)
 
-from torchmeta.modules import (  # noqa: E402 # needs the names above
-    DataParallel,
-    MetaLinear,
-    MetaModule,
-    MetaSequential,
-)
+from torchmeta.modules import DataParallel, MetaLinear, MetaModule, MetaSequential  # noqa: E402 # needs the names above
 from torchmeta.utils.gradient_based import gradient_update_parameters  # noqa: E402 # needs the names above
 
 

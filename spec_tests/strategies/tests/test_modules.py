@@ -3,12 +3,7 @@
 import torch
 from hypothesis import given
 
-from spec_tests.strategies.modules import (
-    Layer,
-    ModuleSpec,
-    TiedLinear,
-    move,
-)
+from spec_tests.strategies.modules import Layer, ModuleSpec, TiedLinear, move
 from spec_tests.strategies.packed_sequences import packed_specs, unpack
 
 

@@ -3,14 +3,7 @@
 import torch
 from torch import Tensor
 
-from .program import (
-    copy_to,
-    current_stream,
-    device,
-    new_stream,
-    race_program,
-    run_in_thread,
-)
+from .program import copy_to, current_stream, device, new_stream, race_program, run_in_thread
 
 
 def _copy_on_side_stream() -> tuple[Tensor, torch.Stream]:

@@ -3,14 +3,7 @@
 import torch
 from torch import Tensor
 
-from .program import (
-    copy_to,
-    current_stream,
-    empty,
-    new_stream,
-    pinned_tensor,
-    race_program,
-)
+from .program import copy_to, current_stream, empty, new_stream, pinned_tensor, race_program
 
 
 @race_program("record_stream")
