@@ -5,7 +5,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from unittest.mock import patch
 
 from spec_tests.checks.comparison import same
 
@@ -34,15 +35,9 @@ def wait_until(condition: Callable[[], bool]) -> bool:
     return True
 
 
-@contextmanager
-def silence_thread_errors() -> Iterator[None]:
-    """Hide the tracebacks of exceptions that end other threads inside the block."""
-    before = threading.excepthook
-    threading.excepthook = lambda _: None
-    try:
-        yield
-    finally:
-        threading.excepthook = before
+def silence_thread_errors() -> AbstractContextManager[object]:
+    """Return a block in which no traceback is printed for an error that ends another thread."""
+    return patch.object(threading, "excepthook", lambda _: None)
 
 
 @contextmanager
