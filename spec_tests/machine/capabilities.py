@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from traceback import walk_tb
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -207,12 +208,9 @@ class ClauseProbe:
         """Run the tests of the clause ``name`` with few examples."""
         features = {*device_clauses.features()} - ({NEW_STREAMS} - {*self.basis})
         dtypes = tuple(dtype for dtype in DTYPES if dtype_name(dtype) in self.basis)
-        before = [*_used]
-        use(Capabilities(topology, frozenset(features), dtypes))
-        try:
+        used = [Capabilities(topology, frozenset(features), dtypes)]
+        with patch(f"{__name__}._used", used):
             device_clauses.run(name, topology)
-        finally:
-            _used[:] = before
 
 
 _used: list[Capabilities] = []

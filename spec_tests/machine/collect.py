@@ -88,8 +88,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check that each test names clauses and each clause has tests. Mark and deselect tests."""
-    with workers.sent_to_controller(config, items):
+    try:
         _check_and_select(config, items)
+    except pytest.UsageError as error:
+        workers.send_error(config, error)
+        items.clear()
 
 
 def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:

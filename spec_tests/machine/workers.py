@@ -7,8 +7,6 @@ which prints it. A worker that ends before it has collected tests ends the run.
 
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -20,17 +18,11 @@ from spec_tests.machine import clauses, judge, processes, time_limit, verdicts
 _KEY = "usage_error"
 
 
-@contextmanager
-def sent_to_controller(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Catch a UsageError in a worker and send it to the controller."""
-    try:
-        yield
-    except pytest.UsageError as error:
-        output = getattr(config, "workeroutput", None)
-        if output is None:
-            raise
-        output[_KEY] = str(error)
-        items.clear()
+def send_error(config: pytest.Config, error: pytest.UsageError) -> None:
+    """Send an error of a worker to the controller; raise it in another process."""
+    if not hasattr(config, "workeroutput"):
+        raise error
+    config.workeroutput[_KEY] = str(error)
 
 
 class Workers:
