@@ -4,10 +4,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = [
-    "spec_tests.machine.options",
-    "spec_tests.machine.tests.fixtures",
-]
+pytest_plugins = ["spec_tests.machine.options", "spec_tests.machine.tests.fixtures"]
 
 #: Folders of tests that are neither tests of clauses nor benchmarks.
 TEST_FOLDERS = {"tests", "impl_tests"}

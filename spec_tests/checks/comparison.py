@@ -144,11 +144,7 @@ def contains(error: object, texts: Iterable[str], call: object = "") -> None:
 
 
 def _error(
-    differing: Sequence["Difference"],
-    actual: Any,
-    expected: Any,
-    call: object,
-    head: str = "",
+    differing: Sequence["Difference"], actual: Any, expected: Any, call: object, head: str = ""
 ) -> CheckError:
     """Return the error of differences; ``actual`` and ``expected`` may be errors of a call."""
     raised = isinstance(actual, Raised), isinstance(expected, Raised)

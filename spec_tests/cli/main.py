@@ -129,10 +129,7 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     diff.add_argument("new", type=Path, help="the file of a later run")
     diff.add_argument(
-        "--to",
-        type=Path,
-        metavar="PAGE",
-        help="also write the clauses as a page in Markdown",
+        "--to", type=Path, metavar="PAGE", help="also write the clauses as a page in Markdown"
     )
     draft = commands.add_parser("draft", help="print a register with the failures of runs")
     draft.add_argument(

@@ -146,11 +146,7 @@ REFUSED = {
     ],
     "comm.gather.refuses-none": [(_gather(dim=dim), RuntimeError, NONE_TEXT) for dim in (0, 7)],
     "comm.gather.refuses-missing-dimension": [
-        (
-            _gather(dense(slot=None), dense((1, 1, 1)), dim=dim),
-            IndexError,
-            RANGE_TEXT.format(dim),
-        )
+        (_gather(dense(slot=None), dense((1, 1, 1)), dim=dim), IndexError, RANGE_TEXT.format(dim))
         for dim in (2, -3)
     ],
     "comm.gather.refuses-other-shapes": [

@@ -20,10 +20,7 @@ def wrap(target: Target, topology: Topology) -> Callable[..., Callable[..., Any]
     """
 
     def wrapped(
-        module: nn.Module,
-        slots: Any,
-        entry_point: str = "class",
-        **options: Any,
+        module: nn.Module, slots: Any, entry_point: str = "class", **options: Any
     ) -> Callable[..., Any]:
         devices, parallel = topology.take(slots), target.data_parallel
         if entry_point == "function":

@@ -23,9 +23,7 @@ from spec_tests.strategies.tensors import TensorSpec
 SLOTS = (1, 0, 1, 2)
 #: Modules without parameters and buffers that require a gradient, and 'tagged', which computes a
 #: different result in a replica.
-_LEFT_OUT = {
-    *("tanh", "shared_buffer", "counter", "assorted", "empty", "sparse_buffer", "tagged"),
-}
+_LEFT_OUT = {*("tanh", "shared_buffer", "counter", "assorted", "empty", "sparse_buffer", "tagged")}
 TRAINABLE_KINDS = [kind for kind in MODULE_KINDS if kind not in _LEFT_OUT]
 
 

@@ -159,10 +159,7 @@ def two_devices(topology):
 @pytest.mark.usefixtures("two_devices")
 @pytest.mark.parametrize("entry_point", ["function", "class"])
 @example(module=LINEAR, output=DeviceAt(1))
-@given(
-    module=row_wise_specs(max_layers_per_level=1),
-    output=any_device(),
-)
+@given(module=row_wise_specs(max_layers_per_level=1), output=any_device())
 def test_outputs_of_one_device_are_moved_to_the_output_device(
     topology, wrap, entry_point, module, output
 ):

@@ -122,8 +122,7 @@ def _in_line(model, weight, rows):
 
 
 @cases(
-    "loss",
-    {"functions.penalty.in-a-helper": [_returned], "functions.penalty.in-line": [_in_line]},
+    "loss", {"functions.penalty.in-a-helper": [_returned], "functions.penalty.in-line": [_in_line]}
 )
 def test_gradient_of_a_penalty_equals_one_device(target, topology, loss):
     def gradient(model):

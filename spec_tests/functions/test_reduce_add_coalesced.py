@@ -47,7 +47,7 @@ AGREED = {
             count=len(sizes),
         )
         for sizes in ((1,), (1, 2))
-    ],
+    ]
 }
 
 

@@ -143,11 +143,7 @@ def repeat_command(command: str, test: str, names: Sequence[str] = ()) -> str:
 
 def options_for_test(config: pytest.Config) -> list[str]:
     """Return the options of pytest that run a test with the target and the devices of this run."""
-    return [
-        f"--target={target_of(config)}",
-        *_target_options(config),
-        *_device_options(config),
-    ]
+    return [f"--target={target_of(config)}", *_target_options(config), *_device_options(config)]
 
 
 def _target_options(config: pytest.Config) -> list[str]:

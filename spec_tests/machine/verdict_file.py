@@ -26,11 +26,7 @@ _OF_ONE_RUN = ("target", "reference", "torch", "accelerator", "devices", "suite"
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
 #: The exit statuses of a run that has not been interrupted.
-_COMPLETE = (
-    pytest.ExitCode.OK,
-    pytest.ExitCode.TESTS_FAILED,
-    pytest.ExitCode.NO_TESTS_COLLECTED,
-)
+_COMPLETE = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def test_an_override_of_setattr_sees_every_assignment(target, topology, slots):
 REFUSED = {
     "replicate.overrides.unhashable": [
         (UnhashableLinear, (WIDTH, WIDTH), "unhashable type: 'UnhashableLinear'")
-    ],
+    ]
 }
 
 

@@ -6,9 +6,7 @@ from spec_tests.checks.signatures import check_calls_accepted, public_functions
 from spec_tests.machine.clauses import clause
 
 #: For each function: a function with the documented parameters.
-DOCUMENTED = {
-    "replicate": lambda network, devices, detach=False: ...,
-}
+DOCUMENTED = {"replicate": lambda network, devices, detach=False: ...}
 
 
 @clause("replicate.signatures")

@@ -40,8 +40,7 @@ class _Test(msgspec.Struct):
 
 
 class _Document(
-    msgspec.Struct,
-    rename={"passed": "pass", "not_offered": "not-offered", "not_run": "not-run"},
+    msgspec.Struct, rename={"passed": "pass", "not_offered": "not-offered", "not_run": "not-run"}
 ):
     """A published run."""
 

@@ -56,9 +56,7 @@ def test_the_fields_of_a_dataclass_are_split(target, oracle, topology, spec, slo
     expected = oracle.scatter_gather.scatter([as_dicts(batch), None], devices)
     checks.same(snapshot(as_dicts(found), {}), snapshot(expected, {}), spec)
     checks.same(
-        [member_classes(result) for result, _ in found],
-        [member_classes(batch)] * len(found),
-        spec,
+        [member_classes(result) for result, _ in found], [member_classes(batch)] * len(found), spec
     )
 
 

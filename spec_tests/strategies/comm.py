@@ -103,10 +103,7 @@ def scatter_calls(
 @on_any_device
 @st.composite
 def scatter_out_calls(
-    draw: st.DrawFn,
-    *,
-    dtypes: Sequence[torch.dtype] = REAL,
-    grads: Sequence[bool] = (False,),
+    draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL, grads: Sequence[bool] = (False,)
 ) -> KeywordCall:
     """Draw calls of ``scatter`` with ``out``. Shrinks to one output of one element."""
     dtypes = draw(one_or_all(dtypes))
@@ -182,10 +179,7 @@ def chunk_lists(
 @on_any_device
 @st.composite
 def gather_calls(
-    draw: st.DrawFn,
-    *,
-    dtypes: Sequence[torch.dtype] = REAL,
-    layouts: Sequence[str] = LAYOUTS,
+    draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL, layouts: Sequence[str] = LAYOUTS
 ) -> KeywordCall:
     """Draw calls of ``gather``. Shrinks to one chunk of one element."""
     specs, dim, _ = draw(chunk_lists(dtypes=draw(one_or_all(dtypes)), layouts=layouts))

@@ -56,11 +56,7 @@ REFUSED_SCATTERS: Mapping[str, Sequence[tuple[KeywordCall, type[Exception], str]
         for dim in (0, -1)
     ],
     "missing dimension": [
-        (
-            scatter_to_own_device(chunk_sizes=sizes, dim=dim),
-            IndexError,
-            RANGE_TEXT.format(dim),
-        )
+        (scatter_to_own_device(chunk_sizes=sizes, dim=dim), IndexError, RANGE_TEXT.format(dim))
         for sizes in (None, [2, 2], [9, 9])
         for dim in (2, -3)
     ],
@@ -82,11 +78,7 @@ REFUSED_SCATTERS: Mapping[str, Sequence[tuple[KeywordCall, type[Exception], str]
         for dim in (0, -2)
     ],
     "negative ordinal": [
-        (
-            scatter_to_own_device(devices=[DeviceAt(0), -1]),
-            RuntimeError,
-            NEGATIVE_TEXT,
-        )
+        (scatter_to_own_device(devices=[DeviceAt(0), -1]), RuntimeError, NEGATIVE_TEXT)
     ],
 }
 #: Chunks that cannot be joined along a ``dim`` because a shape differs, and the text of the error.

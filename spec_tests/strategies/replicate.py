@@ -96,10 +96,7 @@ def slot_lists(*, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
 @on_any_device
 @st.composite
 def replicate_calls(
-    draw: st.DrawFn,
-    *,
-    kinds: Sequence[str] = tuple(LAYER_KINDS),
-    called: bool = False,
+    draw: st.DrawFn, *, kinds: Sequence[str] = tuple(LAYER_KINDS), called: bool = False
 ) -> ReplicateCall:
     """Draw calls of ``replicate`` with networks of ``kinds``. Shrinks to one linear layer.
 

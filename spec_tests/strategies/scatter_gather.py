@@ -36,15 +36,7 @@ from spec_tests.strategies.containers import ARITY, CONSTANTS, EMPTY, OPAQUE, Co
 from spec_tests.strategies.tensors import DTYPES, FLOATS, TensorSpec, tensor_specs
 
 #: The kinds of containers whose members scatter splits.
-SPLIT = (
-    "tuple",
-    "list",
-    "dict",
-    "Pair",
-    "OrderedDict",
-    "Typed",
-    "DictSubclass",
-)
+SPLIT = ("tuple", "list", "dict", "Pair", "OrderedDict", "Typed", "DictSubclass")
 #: Extents of all tensors of a call along the split dimension. Zero comes last, so that failures do
 #: not shrink to empty tensors.
 EXTENTS = (4, 3, 1, 2, 5, 6, 7, 9, 0)

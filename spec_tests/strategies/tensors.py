@@ -18,15 +18,7 @@ DTYPES = (*FLOATS, *INTEGERS, torch.bool, *COMPLEX)
 #: Memory layouts. An "offset" tensor skips the first elements of its storage. An "expanded" tensor
 #: has stride 0 in its first dimension. A "negated" tensor has the negative bit, like the
 #: imaginary part of a conjugated tensor: its memory holds the negative elements.
-LAYOUTS = (
-    "contiguous",
-    "transposed",
-    "strided",
-    "offset",
-    "expanded",
-    "channels_last",
-    "negated",
-)
+LAYOUTS = ("contiguous", "transposed", "strided", "offset", "expanded", "channels_last", "negated")
 #: The layouts of complex tensors. A "conjugated" tensor has the conjugate bit; the reference
 #: refuses it (divergence CO-1).
 COMPLEX_LAYOUTS = (*LAYOUTS, "conjugated")
@@ -113,9 +105,7 @@ def patterned(shape: Sequence[int], dtype: torch.dtype, first: int = 64) -> Tens
 
 
 def counting(
-    shape: Sequence[int],
-    dtype: torch.dtype = torch.float32,
-    device: torch.device = CPU,
+    shape: Sequence[int], dtype: torch.dtype = torch.float32, device: torch.device = CPU
 ) -> Tensor:
     """Return ``0, 1, 2, ...`` in row-major order, times ``1 - 2j`` for a complex dtype.
 

@@ -22,9 +22,7 @@ def test_gather_to_an_ordinal_below_minus_one_is_refused(topology):
 
 
 @pytest.mark.parametrize(
-    ("limit", "lengths"),
-    [(16, [2, 2, 1]), (17, [3, 2]), (0, [1] * 5), (1000, [5])],
-    ids=str,
+    ("limit", "lengths"), [(16, [2, 2, 1]), (17, [3, 2]), (0, [1] * 5), (1000, [5])], ids=str
 )
 def test_a_bucket_ends_with_the_tensor_that_reaches_the_limit(topology, limit, lengths):
     results = _broadcast(topology, [counting((2,)) for _ in range(5)], limit)

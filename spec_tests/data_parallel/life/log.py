@@ -25,10 +25,7 @@ _METHODS = {
     "full_backward_pre": ("register_full_backward_pre_hook", ("prepend",)),
 }
 #: For each kind of a hook of parameters: the method of tensors that registers it.
-_OF_PARAMETERS = {
-    "gradient": "register_hook",
-    "accumulated": "register_post_accumulate_grad_hook",
-}
+_OF_PARAMETERS = {"gradient": "register_hook", "accumulated": "register_post_accumulate_grad_hook"}
 HOOK_KINDS = (*_METHODS, *_OF_PARAMETERS)
 FLAGS = ("prepend", "with_kwargs", "always_call")
 

@@ -35,8 +35,5 @@ def test_missing_primitives_fault_hides_every_function_that_has_a_stand_in():
 
 
 def test_unknown_fault_raises():
-    with (
-        pytest.raises(ValueError, match="sim has no fault 'slow'"),
-        simulator.fault("slow"),
-    ):
+    with pytest.raises(ValueError, match="sim has no fault 'slow'"), simulator.fault("slow"):
         pass

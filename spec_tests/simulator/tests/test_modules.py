@@ -14,10 +14,7 @@ DEVICE = "sim:2"
 #: Functions under autocast, and the dtypes of their results.
 AUTOCAST = {
     "matmul": (lambda x: x @ x.t(), torch.bfloat16),
-    "attention": (
-        lambda x: functional.scaled_dot_product_attention(x, x, x),
-        torch.bfloat16,
-    ),
+    "attention": (lambda x: functional.scaled_dot_product_attention(x, x, x), torch.bfloat16),
     "LSTM": (lambda x: nn.LSTM(4, 3).to(DEVICE)(x)[0], torch.bfloat16),
     "softmax": (lambda x: x.half().softmax(0), torch.float32),
     "sum": (lambda x: x.half().sum(), torch.float32),

@@ -85,8 +85,7 @@ def _run(case: Case, *, quick: bool) -> list[Trial]:
     """Run the samples of ``case``, with ``quick`` at most two, and return their trials."""
     max_samples = _QUICK_SAMPLES if quick else None
     comparison = Comparison(
-        values=case.operator not in _UNINITIALIZED,
-        same_kernel=case.operator not in _OTHER_KERNELS,
+        values=case.operator not in _UNINITIALIZED, same_kernel=case.operator not in _OTHER_KERNELS
     )
     trials: list[Trial] = []
     for function, with_gradients in _variants(case, quick=quick):
