@@ -122,10 +122,10 @@ def _copy_bucket_by_bucket(
 def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _ByDevice:
     if has_own_operators(type(bucket[0])):
         return without_grad(_copy_by_own_operators)(bucket[0], devices)
-    source, other_devices = _separate_source(bucket, devices)
+    own_index, other_devices = _separate_own_device(bucket, devices)
     by_device = copy_bucket(bucket, other_devices)
-    if source is not None:
-        by_device.insert(source, list(bucket))
+    if own_index is not None:
+        by_device.insert(own_index, list(bucket))
     return by_device
 
 
@@ -138,22 +138,22 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
         return _copy_by_own_operators(
             tensor.view_as(tensor) if records else tensor.detach(), devices
         )
-    source, other_devices = _separate_source(bucket, devices)
+    own_index, other_devices = _separate_own_device(bucket, devices)
     if bucket[0].requires_grad and _records_gradients():
         # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
         # view's node. By default the new node is a strided view, which raises an error for sparse
         # gradients. A node that repeats the original view operation accepts sparse gradients.
         by_device = track_original_views(
-            lambda: _copy_by_autograd_node(bucket, other_devices, with_views=source is not None)
+            lambda: _copy_by_autograd_node(bucket, other_devices, with_views=own_index is not None)
         )
     else:
         # Use `detach`, not a view: a view of a leaf that requires grad requires grad, even under
         # `no_grad`.
-        by_device = [[tensor.detach() for tensor in bucket]] if source is not None else []
+        by_device = [[tensor.detach() for tensor in bucket]] if own_index is not None else []
         by_device += copy_bucket(bucket, other_devices)
-    if source is not None:
+    if own_index is not None:
         # Move the list for the sources' device from the front to its index in `devices`.
-        by_device.insert(source, by_device.pop(0))
+        by_device.insert(own_index, by_device.pop(0))
     return by_device
 
 
@@ -164,11 +164,11 @@ def _records_gradients() -> bool:
 
 def _copy_by_own_operators(tensor: Tensor, devices: Sequence[torch.device]) -> _ByDevice:
     """Copy a tensor by the operators of its class. The first list for its device holds itself."""
-    source, _ = _separate_source([tensor], devices)
+    own_index, _ = _separate_own_device([tensor], devices)
     by_device: _ByDevice = []
     for index, device in enumerate(devices):
         by_device.append(
-            [tensor if index == source else move_by_own_operators(tensor, device, copy=True)]
+            [tensor if index == own_index else move_by_own_operators(tensor, device, copy=True)]
         )
         if tensor.requires_grad and index < len(devices) - 1:
             # Autograd adds the gradients of a tensor in the order in which they are ready. Each
@@ -268,13 +268,13 @@ def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor
     return reduce(torch.add, grads) if grads else None
 
 
-def _separate_source(
+def _separate_own_device(
     bucket: Sequence[Tensor], devices: Sequence[torch.device]
 ) -> tuple[int | None, list[torch.device]]:
     """Return the first index of the bucket's device, or None, and the other devices."""
     device = bucket[0].device
-    source = devices.index(device) if device in devices else None
-    return source, [other for index, other in enumerate(devices) if index != source]
+    own_index = devices.index(device) if device in devices else None
+    return own_index, [other for index, other in enumerate(devices) if index != own_index]
 
 
 def _divide(flat: Sequence[_Member], size: int) -> list[list[_Member]]:

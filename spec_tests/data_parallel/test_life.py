@@ -334,7 +334,7 @@ def test_a_wrapper_lives_like_a_naive_one(
         capabilities.require(feature)
     known = recorded_clauses | violations.shown_by(target, topology)
     run_state_machine_as_test(
-        lambda: machine(target, topology, known), settings=profiles.lives(divisor)
+        lambda: machine(target, topology, known), settings=profiles.life_settings(divisor)
     )
 
 
