@@ -8,6 +8,7 @@ import torch
 
 from spec_tests import simulator
 from spec_tests.machine.tests.fixtures import ROOT
+from spec_tests.machine.verdict_file import read
 
 pytestmark = pytest.mark.usefixtures("sim")
 pytest_plugins = ["pytester"]
@@ -135,13 +136,18 @@ def test_an_older_pytorch_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(("option", "passed"), [("--no-races", 2), ("--races", 0)])
-def test_the_suite_and_the_plugin_share_the_options(run_suite_in_new_process, option, passed):
+def test_the_suite_and_the_plugin_share_the_options(
+    run_suite_in_new_process, tmp_path, option, passed
+):
     racing = TEST.partition("def test_it():")[2]
     body = "import torch\n" + "".join(
         f'@clause("a.{name}")\ndef test_{name}(target):{racing}' for name in ("one", "two")
     )
-    result = run_suite_in_new_process(body, "-p", PLUGIN, option, "-n2")
+    file = tmp_path / "verdicts.jsonl"
+    result = run_suite_in_new_process(body, "-p", PLUGIN, option, "-n2", f"--verdicts={file}")
     result.assert_outcomes(passed=passed, failed=2 - passed)
+    kinds = [test.failure.kind for test in read(file) if test.failure]
+    assert kinds == ["race"] * (2 - passed)
 
 
 def test_late_copies_option_makes_an_unordered_read_return_nan(run, pytester):
