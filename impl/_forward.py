@@ -216,7 +216,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         # Chunks of one tensor on one device share a version counter, which backward checks. If
         # `scatter` is overridden, there may be no keyword arguments for some replica.
         is_repeated = len(self.device_ids) > len({*self.device_ids})
-        may_share = torch.is_grad_enabled() and is_repeated and len(used) == len(all_kwargs)
+        may_share = torch.is_grad_enabled() and is_repeated and len(used) == len(all_kwargs or ())
         if not may_share:
             return self.parallel_apply(functions, all_args, all_kwargs)
         unshared = UnsharedChunks()
