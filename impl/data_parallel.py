@@ -265,6 +265,7 @@ class DataParallel(Wrapper[T]):
         with argument("batches"):
             return self._map(iter(batches), pool, limit)
 
+    @exclude_from_compilation
     def _map(self, batches: Iterator[Any], pool: ReplicaPool, limit: int) -> Generator[Any]:
         with self.hold():
             kept = ReplicaCache.find_active(self)

@@ -52,6 +52,17 @@ def test_compiled_function_that_calls_a_compiled_replica_is_one_graph(style):
     assert len(backend.devices) == 1
 
 
+def test_map_in_a_compiled_function_is_not_compiled():
+    net = impl.DataParallel(nn.Linear(2, 2), ["cpu"] * 2)
+    backend = CountingBackend()
+    compiled = torch.compile(lambda x: [*net.map([x, 2 * x])], backend=backend)
+    x = torch.ones(3, 2)
+    with torch.no_grad():
+        for found, batch in zip(compiled(x), [x, 2 * x], strict=True):
+            torch.testing.assert_close(found, net.module(batch))
+    assert len(backend.devices) == 1  # The graph of ``2 * x``.
+
+
 def test_a_module_can_be_replicated_while_another_thread_imports_the_compiler(monkeypatch):
     name = "torch._dynamo.eval_frame"
     monkeypatch.setitem(sys.modules, name, ModuleType(name))  # The class is not yet defined.
