@@ -28,6 +28,7 @@ from ._devices import is_of_type, runtimes_with_streams
 from ._settings import register_fork_handler
 from ._torch_private import (
     call_with_inference_mode,
+    current_device_readers,
     exclude_from_compilation,
     use_plain_operators,
     use_unrecorded_views,
@@ -166,6 +167,8 @@ class CopyEntry:
         #: The memory of the sources that optimizers may have changed.
         self._stepped: set[object] = set()
         self._state = self._read()
+        (addresses, *_), versions = self._state
+        self._memory = addresses, versions[: len(sources)]
 
     def note_step(self, memory: set[object]) -> None:
         """Note that an optimizer may have changed the tensors with this :func:`_memory_of`."""
@@ -177,12 +180,8 @@ class CopyEntry:
 
     def sources_seem_unchanged(self) -> bool:
         """Return whether all sources have the addresses and versions of before."""
-        (addresses, *_), versions = self._state
-        return (
-            not self._stepped
-            and [*map(Tensor.data_ptr, self.sources)] == addresses
-            and version_counters(self.sources) == versions[: len(self.sources)]
-        )
+        now = [*map(Tensor.data_ptr, self.sources)], version_counters(self.sources)
+        return not self._stepped and now == self._memory
 
     def find_unseen_change(self) -> int | None:
         """Return the index of a source whose last copy has other bits, without a seen change."""
@@ -231,23 +230,19 @@ _DeviceStreams = tuple[tuple[torch.device, torch.Stream | None], ...]
 
 def find_device_streams(devices: Sequence[torch.device]) -> _DeviceStreams:
     """Return the devices with their current streams."""
-    return tuple([(device, read()) for device, read in _stream_readers(tuple(devices))])
+    return tuple([(device, read()) for device, read in stream_readers(tuple(devices))])
 
 
 @cache
-def _stream_readers(
+def stream_readers(
     devices: Sequence[torch.device],
 ) -> list[tuple[torch.device, Callable[[], torch.Stream | None]]]:
     """Return each device with a function that returns its current stream, or None."""
-    runtimes = runtimes_with_streams(devices)
-    return [
-        (each, partial(runtimes[each].current_stream, each.index) if each in runtimes else _none)
-        for each in devices
-    ]
-
-
-def _none() -> None:
-    """Return the stream of a device without streams."""
+    readers: dict[torch.device, Callable[[], torch.Stream | None]] = {
+        device: partial(current_device_readers(runtime)[0], device.index)
+        for device, runtime in runtimes_with_streams(devices).items()
+    }
+    return [(each, readers.get(each, type(None))) for each in devices]
 
 
 class CopyCache(Generic[C]):

@@ -259,7 +259,7 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
     """Convert ``device`` as :func:`as_device_or_current` does, and -1, with a warning, to CPU."""
-    if not (is_ordinal(device) and device == -1):
+    if type(device) is torch.device or not (is_ordinal(device) and device == -1):
         return as_device_or_current(device)
     if warns:
         warnings.warn(

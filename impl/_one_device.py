@@ -11,7 +11,7 @@ from ._copies import to_device
 from ._devices import as_target
 from ._inputs import InputLeaves
 from ._placement import DeviceId
-from ._scatter_leaves import split_simple
+from ._scatter_leaves import move_simple
 from ._torch_private import compile_only_inlined, exclude_from_compilation, has_transforms
 from ._tracing import is_compiling_or_tracing, is_movable, move_tensors
 from .scatter_gather import scatter_kwargs
@@ -42,10 +42,9 @@ def scatter_to(
     device: torch.device, inputs: tuple[Any, ...], kwargs: Mapping[str, Any], dim: int
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """Return the arguments of a replica on ``device``, the only one."""
-    parts = split_simple((*inputs, *kwargs.values()), [device], dim)
-    if parts is None:
+    moved = move_simple((*inputs, *kwargs.values()), device, dim)
+    if moved is None:
         return first_replica_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))
-    moved = [part for (part,) in parts]
     if not kwargs:
         return moved, {}
     return moved[: len(inputs)], dict(zip(kwargs, moved[len(inputs) :], strict=True))

@@ -137,8 +137,11 @@ class _Attributes:
         # Most containers are empty dictionaries of hooks, which change with the number of hooks.
         unused = {id(hooks) for each in self._modules for hooks in hook_dicts(each) if not hooks}
         unused.update(id(vars(each)) for each in tensors if not vars(each))
-        self._used = [*self._modules, *states]
-        self._used += [each for key, each in of_modules.items() if key not in unused]
+        # Tuples do not change, and an empty container has no members to compare.
+        used = [each for key, each in of_modules.items() if key not in unused]
+        self._empty = [each for each in used if type(each) in (dict, list, set) and not each]
+        unread = {*map(id, self._empty)}.union(id(each) for each in used if type(each) is tuple)
+        self._used = [*self._modules, *states, *[each for each in used if id(each) not in unread]]
         self._members = gc.get_referents(*self._used)
         self._hook_count = hook_count()
 
@@ -158,6 +161,7 @@ class _Attributes:
         return (
             root is self._modules[0]
             and hook_count() == self._hook_count
+            and not any(self._empty)
             and _are_same(gc.get_referents(*self._used), self._members)
             and version_counters(self._versioned) == self._versions
         )

@@ -11,17 +11,18 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ._compiled import has_compiled_code
 from ._containers import is_tensor_dict
-from ._devices import as_device_or_current, has_streams
+from ._copy_cache import stream_readers
+from ._devices import as_device_or_current, as_target
 from ._errors import CapturedError, reraise
 from ._one_device import move_output, scatter_to
 from ._placement import DeviceId
 from ._replica_group import ReplicaGroup, running_replica
-from ._streams import current_stream
 from ._thread_state import CallerState, ThreadState, clear_old_casts
 from ._threads import PendingCall, start_call
 from ._wrapped_module import method_of
@@ -56,13 +57,14 @@ class _Batch(PendingCall):
     def set_done(self) -> None:
         returned = self._pool.returned
         del self._pool  # The pool refers to this batch until its output is taken.
-        super().set_done()
+        self._done_lock.release()
         if returned is not None:
             returned.put(self)
 
 
-#: The function of a replica that computes a batch, and the group of which it is the only member.
-_Call = tuple[Callable[..., Any], ReplicaGroup]
+#: The function of a replica that computes a batch, the group of which it is the only member, and a
+#: function that returns the current stream of its device.
+_Call = tuple[Callable[..., Any], ReplicaGroup, Callable[[], torch.Stream | None]]
 
 
 class ReplicaPool:
@@ -82,6 +84,7 @@ class ReplicaPool:
     Attributes:
         devices: For each replica, its device.
         returned: The batches that have ended, in any thread; None if outputs are ordered.
+        in_flight: The batches whose outputs were not taken, by number.
     """
 
     def __init__(
@@ -96,14 +99,13 @@ class ReplicaPool:
     ) -> None:
         self.devices = [*map(as_device_or_current, devices)]
         self.returned = None if ordered else SimpleQueue[_Batch]()
-        self._output_device, self._method = output_device, method
+        self._output_device, self._method = as_target(output_device, warns=False), method
         self._in_turn, self._return_exceptions = in_turn, return_exceptions
         self._lock = Lock()
         #: The last replica that became free takes the next batch: its thread has its state.
         self._free = [*range(len(devices))]
         self._waiting = deque[_Batch]()
-        #: The batches whose outputs were not taken, by number.
-        self._in_flight: dict[int, _Batch] = {}
+        self.in_flight: dict[int, _Batch] = {}
         self._replicas: Sequence[Any] = ()
         self._calls: Sequence[_Call] = ()
         self._caller: CallerState | None = None
@@ -112,13 +114,9 @@ class ReplicaPool:
         self._process = os.getpid()
         self._next_sample = 0.0
 
-    def __len__(self) -> int:
-        """Return the number of batches whose outputs were not taken."""
-        return len(self._in_flight)
-
     def accepts(self, limit: int) -> bool:
         """Return whether to take batches, up to ``limit``. To take several at a time is faster."""
-        num_free = limit - len(self._in_flight)
+        num_free = limit - len(self.in_flight)
         return 2 * num_free >= limit or (num_free > 0 and not self._waiting)
 
     def update(
@@ -132,7 +130,7 @@ class ReplicaPool:
         module compared, if nothing is computed, or ``SAMPLE_INTERVAL`` after the last samples.
         """
         now = monotonic()
-        samples = now >= self._next_sample or not self._in_flight
+        samples = now >= self._next_sample or not self.in_flight
         if samples:
             self._next_sample = now + SAMPLE_INTERVAL
         elif (
@@ -145,9 +143,10 @@ class ReplicaPool:
         replicas, calls = find_replicas(samples=samples), self._calls
         in_turn = self._in_turn
         if replicas is not self._replicas:
+            readers = stream_readers(tuple(self.devices))
             calls = [
-                (method_of(replica, self._method), ReplicaGroup([replica], _OBSTACLE))
-                for replica in replicas
+                (method_of(replica, self._method), ReplicaGroup([replica], _OBSTACLE), read)
+                for replica, (_, read) in zip(replicas, readers, strict=False)
             ]
             # PyTorch compiles in one thread at a time.
             in_turn = in_turn or any(map(has_compiled_code, replicas))
@@ -162,7 +161,7 @@ class ReplicaPool:
         """Compute a batch when a replica is free."""
         batch = _Batch(self, number, arguments)
         with self._lock:
-            self._in_flight[number] = batch
+            self.in_flight[number] = batch
             self._waiting.append(batch)
             begun = self._begin_next()
         if begun is not None:
@@ -170,7 +169,7 @@ class ReplicaPool:
                 start_call(begun)
             except BaseException:  # The system may refuse a thread.
                 with self._lock:
-                    del self._in_flight[begun.number]
+                    del self.in_flight[begun.number]
                     self._free.append(begun.index)
                 raise
 
@@ -191,13 +190,14 @@ class ReplicaPool:
 
     def compute(self, index: int, call: _Call, arguments: Any) -> Any:
         """Return the output of a batch."""
-        device, (function, group) = self.devices[index], call
+        device, (function, group, read_stream) = self.devices[index], call
         running_replica.set((group, 0))
         args, kwargs = scatter_to(device, *_split(arguments), 0)
         output = move_output(function(*args, **kwargs), device, self._output_device)
-        if not self._in_turn and has_streams(device):
+        stream = None if self._in_turn else read_stream()
+        if stream is not None:
             # A replica is free when its device has computed, so a faster one gets more batches.
-            current_stream(device).synchronize()
+            stream.synchronize()
         return output
 
     def take(self) -> Any:
@@ -205,11 +205,11 @@ class ReplicaPool:
         if self._process != os.getpid():
             raise RuntimeError("the generator of map() was made in the parent process")
         if self.returned is None:
-            batch = next(iter(self._in_flight.values()))
+            batch = next(iter(self.in_flight.values()))
         else:
             batch = self.returned.get()
         outcome = batch.wait()
-        del self._in_flight[batch.number]
+        del self.in_flight[batch.number]
         if not isinstance(outcome, CapturedError):
             return outcome
         device = format_device(self.devices[batch.index])
@@ -229,14 +229,14 @@ class ReplicaPool:
             return  # A forked child lacks the threads of the parent process.
         with self._lock:
             for batch in self._waiting:
-                del self._in_flight[batch.number]
+                del self.in_flight[batch.number]
             self._waiting.clear()
             self._replicas = self._calls = self._states = ()
             self._context = Context()
         if waits:
-            for batch in self._in_flight.values():
+            for batch in self.in_flight.values():
                 batch.wait()
-        self._in_flight.clear()
+        self.in_flight.clear()
 
 
 def _split(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -261,16 +261,16 @@ def map_batches(
             if not has_ended and pool.accepts(limit):
                 try:
                     first = begun
-                    for batch in islice(batches, limit - len(pool)):
+                    for batch in islice(batches, limit - len(pool.in_flight)):
                         if begun == first:
                             update()
                         pool.add(begun, batch)
                         begun += 1
                         del batch  # The batch is freed when it has been computed.
-                    has_ended = len(pool) < limit
+                    has_ended = len(pool.in_flight) < limit
                 except Exception as error:  # Raise it after the outputs of earlier batches.
                     has_ended, failure, batch = True, error, None
-            if not len(pool):
+            if not len(pool.in_flight):
                 break
             yield pool.take()
         if failure is not None:

@@ -25,6 +25,7 @@ from ._move_chunks import SplitTensor, split_and_move
 from ._packed_sequences import PackedChunk, split_packed
 from ._split_and_cat import split_into_views
 from ._streams import current_stream_by_device
+from ._torch_private import is_traced
 from ._tracing import CONSTANTS, check_not_traced
 from .functions import ScatteredChunks
 
@@ -61,6 +62,9 @@ def split_simple(
     gradients, and copies from or to the CPU, need more.
     """
     count, has_grad_mode = len(devices), torch.is_grad_enabled()
+    if count == 1 and not is_traced():
+        moved = move_simple(values, as_device_or_current(devices[0]), dim)
+        return None if moved is None else [[each] for each in moved]
     tensors: list[Tensor] = []
     # One loop, because each call of a function takes long after operators of other threads.
     for each in values:
@@ -68,8 +72,8 @@ def split_simple(
             if (
                 each.layout is not torch.strided
                 or not -each.dim() <= dim < each.dim()
-                or (has_grad_mode and (count > 1 or each.requires_grad))
-                or (count > 1 and tensors and each.size(dim) != tensors[0].size(dim))
+                or has_grad_mode
+                or (tensors and each.size(dim) != tensors[0].size(dim))
             ):
                 return None
             tensors.append(each)
@@ -83,17 +87,36 @@ def split_simple(
     targets = [*map(as_device_or_current, devices)]
     if {*map(is_cpu, targets)} != {*map(is_on_cpu, tensors)}:
         return None
-    # A chunk on the device of its tensor is a view.
-    if count == 1:
-        return [
-            [_move(each.view_as(each), *targets)] if type(each) is Tensor else [each]
-            for each in values
-        ]
     lengths = _chunk_lengths(tensors[0].size(dim), count, chunk_sizes)
     return [
         [*map(_move, each.split_with_sizes(lengths, dim), targets)]
         if type(each) is Tensor
         else [each] * len(lengths)
+        for each in values
+    ]
+
+
+def move_simple(values: Sequence[Any], device: torch.device, dim: int) -> list[Any] | None:
+    """Return ``values`` on ``device``, the only one, as :func:`split_simple` does, or None."""
+    has_grad_mode, is_for_cpu = torch.is_grad_enabled(), is_cpu(device)
+    for each in values:
+        if type(each) is Tensor:
+            if (
+                each.layout is not torch.strided
+                or not -each.dim() <= dim < each.dim()
+                or (has_grad_mode and each.requires_grad)
+                or is_on_cpu(each) != is_for_cpu
+            ):
+                return None
+        elif type(each) not in CONSTANTS:
+            return None
+    # A tensor on the device becomes a view. This operator keeps the interpreter lock.
+    return [
+        each
+        if type(each) is not Tensor
+        else each[...]
+        if each.device == device
+        else to_device(each, device)
         for each in values
     ]
 

@@ -10,6 +10,8 @@ import gc
 import sys
 import sysconfig
 import threading
+from collections.abc import Callable
+from functools import partial
 
 #: Whether each thread runs a single function, and the caller waits for the thread's end. True on
 #: free-threaded Python. There, an object that one thread creates and another one releases is freed
@@ -18,17 +20,19 @@ import threading
 SINGLE_USE_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
-def count_locals() -> int:
-    """Return how many ``threading.local`` objects have values in this thread, plus a constant.
+def locals_counter() -> Callable[[], int]:
+    """Return a function that counts the ``threading.local`` objects with values in this thread.
 
-    With ``SINGLE_USE_THREADS``, where counting has caused hangs, the result is 0.
+    Its result is larger by a constant. With ``SINGLE_USE_THREADS``, where counting has caused
+    hangs, it is 0. Drop the function before the thread ends, because it may refer to the values.
     """
     if SINGLE_USE_THREADS:
-        return 0
+        return int
     if sys.version_info >= (3, 13):
         # Each `threading.local` with a value of this thread refers to the key of this thread.
-        return sys.getrefcount(_thread_key.key)
-    return len(_object_at(_dict_address()))
+        return partial(sys.getrefcount, _thread_key.key)
+    count: Callable[[], int] = _object_at(_dict_address()).__len__
+    return count
 
 
 # The C function returns a borrowed reference. Declare it as an address: if it were declared as an
@@ -43,7 +47,7 @@ class _ThreadKey(threading.local):
     def __init__(self) -> None:
         # Use a new object: its dictionary holds only this thread's key. `_find_key` copies the
         # dictionary. The copy of a shared object's dictionary would refer to the keys of all
-        # threads, and so disturb `count_locals` in those threads.
+        # threads, and so disturb `locals_counter` in those threads.
         local = threading.local()
         self.key = _find_key(local)
 

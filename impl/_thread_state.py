@@ -14,7 +14,11 @@ from ._devices import accelerator_in_use, device_count, is_cpu, runtime_of_type,
 from ._intra_op_threads import can_set_for_one_thread, set_num_threads
 from ._settings import call_with_setting
 from ._streams import set_current_stream
-from ._torch_private import has_changed_operators, unnumbered_default_device
+from ._torch_private import (
+    current_device_readers,
+    has_changed_operators,
+    unnumbered_default_device,
+)
 
 #: Return whether denormal numbers count as 0 in this thread. PyTorch has no function that returns
 #: this setting.
@@ -49,14 +53,14 @@ class _Scope:
         ]
         if device_type is not None:
             accelerator, ordinals = runtime_of_type(device_type), range(device_count(device_type))
-            self._readers += [partial(accelerator.current_stream, each) for each in ordinals]
-            self._readers.append(accelerator.current_device_index)
+            read_stream, read_index = current_device_readers(accelerator)
+            self._readers += [*[partial(read_stream, each) for each in ordinals], read_index]
             self._writers += [set_current_stream] * len(ordinals)
             self._writers.append(accelerator.set_device_index)
 
     def read(self) -> _Flags:
         """Return the flags of this thread."""
-        return [read() for read in self._readers]
+        return [*map(operator.call, self._readers)]
 
     def set(self, flags: _Flags) -> None:
         """Set the flags of this thread that differ from ``flags``, except inference mode."""
@@ -192,7 +196,8 @@ class WorkerState:
 
         The function itself enters the context of ``state``.
         """
-        set_num_threads(state.num_threads)
+        if torch.get_num_threads() != state.num_threads:
+            set_num_threads(state.num_threads)
         if state.is_on_cpu and state.num_threads > 1:
             self.has_openmp_pool = True
         scope, wanted = state.scope, state.flags
@@ -208,7 +213,8 @@ class WorkerState:
                 scope.set(wanted)
             return function()
         finally:
-            scope.set(wanted)
+            if scope.read() != wanted:
+                scope.set(wanted)
             if contexts is None:
                 self._flags = wanted
             else:

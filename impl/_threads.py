@@ -19,7 +19,7 @@ from typing import Any
 
 from ._errors import CapturedError, capture
 from ._settings import register_fork_handler
-from ._thread_locals import SINGLE_USE_THREADS, count_locals
+from ._thread_locals import SINGLE_USE_THREADS, locals_counter
 from ._thread_state import ThreadState, WorkerState, install_thread_hooks
 
 #: The largest number of idle threads. If so many threads are idle, another thread ends after its
@@ -71,10 +71,6 @@ class PendingCall:
     def wait(self) -> Any:
         """Wait for the outcome, return it and drop it. An interrupt ends the wait only."""
         self._done_lock.acquire()
-        return self.take_outcome()
-
-    def take_outcome(self) -> Any:
-        """Return the outcome and drop it. The function has ended; its thread may have to."""
         if self.thread_to_join is not None:
             self.thread_to_join.join()
         outcome, self.outcome = self.outcome, None
@@ -84,7 +80,7 @@ class PendingCall:
 class _Worker:
     """A thread that runs the tasks in its queue, one at a time."""
 
-    __slots__ = ("_initial_local_count", "_pool", "_state", "queue", "thread")
+    __slots__ = ("_count_locals", "_initial_local_count", "_pool", "_state", "queue", "thread")
 
     def __init__(self, pool: "_Pool") -> None:
         self._pool, self._state = pool, WorkerState()
@@ -95,9 +91,11 @@ class _Worker:
         self.thread = threading.Thread(target=self._run, name="parallel_apply", daemon=True)
 
     def _run(self) -> None:
-        self._initial_local_count = count_locals()
+        self._count_locals = locals_counter()
+        self._initial_local_count = self._count_locals()
         while self._run_next():
             pass
+        del self._count_locals
 
     def _run_next(self) -> bool:
         """Run a call, and those that follow it. Return whether this thread then waits for another.
@@ -130,7 +128,7 @@ class _Worker:
         """Return whether this thread is in its initial state and may run another function."""
         return (
             not SINGLE_USE_THREADS
-            and count_locals() == self._initial_local_count
+            and self._count_locals() == self._initial_local_count
             and self._state.is_pristine()
         )
 

@@ -174,6 +174,15 @@ def unnumbered_default_device() -> torch.device | None:
     return bottom.device if isinstance(bottom, DeviceContext) else None
 
 
+def current_device_readers(runtime: Any) -> tuple[Callable[[int], Any], Callable[[], int]]:
+    """Return ``runtime.current_stream``, for an index, and ``runtime.current_device_index``."""
+    # Without it: the functions of ``torch.accelerator``, which call functions of Python. A worker
+    # reads each stream after each replica.
+    if runtime is torch.accelerator:
+        return torch._C._accelerator_getStream, torch._C._accelerator_getDeviceIndex
+    return runtime.current_stream, runtime.current_device_index
+
+
 def has_changed_operators() -> bool:
     """Return whether modes, transforms or hooks on saved tensors change this thread's operators.
 

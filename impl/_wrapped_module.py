@@ -19,10 +19,13 @@ class AttributeForwardingModule(nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         """Return a submodule, or an attribute of ``module`` if ``module_attributes`` is set."""
+        members = self.__dict__.get("_modules", {})
+        if name in members:  # A wrapper reads its module several times in a call.
+            return members[name]
         try:
             return super().__getattr__(name)
         except AttributeError as error:
-            module = vars(self).get("_modules", {}).get("module")
+            module = members.get("module")
             # A name of the class is a property of the wrapper that has raised the error.
             is_own = name.startswith("_") or name in _OWN or hasattr(type(self), name)
             if is_own:

@@ -12,7 +12,7 @@ from torch.overrides import BaseTorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl import _threads
-from impl._thread_locals import SINGLE_USE_THREADS, count_locals
+from impl._thread_locals import SINGLE_USE_THREADS, locals_counter
 from impl._thread_state import CallerState
 from spec_tests.checks.leaks import wait_until
 from spec_tests.machine import process_state
@@ -35,7 +35,7 @@ def reusing_pool(monkeypatch, pool):
     """A pool that reuses its threads, also on a free-threaded Python."""
     if process_state.is_free_threaded():
         monkeypatch.setattr(_threads, "SINGLE_USE_THREADS", False)
-        monkeypatch.setattr(_threads, "count_locals", int)
+        monkeypatch.setattr(_threads, "locals_counter", lambda: int)
     return pool
 
 
@@ -267,11 +267,12 @@ def test_an_error_that_cannot_be_captured_does_not_block_the_caller(monkeypatch)
     assert type(_threads.start_in_thread(int).wait().pop()) is LookupError
 
 
-def test_count_locals_counts_a_new_local_until_it_is_deleted():
+def test_locals_counter_counts_a_new_local_until_it_is_deleted():
     if SINGLE_USE_THREADS:
         not_run("a free-threaded Python cannot count locals without stopping all threads")
-    before, local = count_locals(), threading.local()
+    count = locals_counter()
+    before, local = count(), threading.local()
     local.value = True
-    assert count_locals() > before
+    assert count() > before
     del local
-    assert count_locals() == before
+    assert count() == before

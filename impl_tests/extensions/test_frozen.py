@@ -279,7 +279,7 @@ def test_a_parameter_with_another_dtype_in_the_same_memory_is_copied_again():
 def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
     # Without streams, the device alone decides.
     read = partial(map, lambda device: (device, lambda: None))
-    monkeypatch.setattr(_copy_cache, "_stream_readers", read)
+    monkeypatch.setattr(_copy_cache, "stream_readers", read)
     net, x = wrapped(topology)
     net(x)
     net.device_ids = [net.device_ids[index] for index in (0, 2, 1)]
