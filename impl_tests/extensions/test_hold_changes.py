@@ -306,6 +306,8 @@ CHANGES = {
 _HIDDEN = {"data", "dlpack", "set_ of data", "data of buffers", "adapt"}
 #: Changes that have no defined results if a replica computes the whole batch.
 _OF_CHUNKS = {"writes", "train"}
+#: Changes that PyTorch refuses while an operator of a batch in flight uses the tensor.
+_UNUSED = {"map": set(), "map ahead": {"swap_tensors"}}
 #: The names of changes, None for a forward, and INFERENCE for one in inference mode.
 Sequence = list[str | None]
 INFERENCE = "inference"
@@ -384,7 +386,7 @@ def run(sequence, mode):
         ):
             for change in [None, *sequence, None]:
                 if change in CHANGES:
-                    if outputs is None or change not in _OF_CHUNKS:
+                    if outputs is None or change not in _OF_CHUNKS | _UNUSED[mode]:
                         with torch.no_grad():
                             CHANGES[change](state)
                         state.changes += 1
