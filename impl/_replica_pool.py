@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ._compiled import has_compiled_code
 from ._containers import is_tensor_dict
 from ._copy_cache import stream_readers
-from ._devices import as_device_or_current, as_target
+from ._devices import as_devices, as_target
 from ._errors import CapturedError, reraise
 from ._one_device import move_output, scatter_to
 from ._placement import DeviceId
@@ -97,7 +97,7 @@ class ReplicaPool:
         ordered: bool,
         return_exceptions: bool,
     ) -> None:
-        self.devices = [*map(as_device_or_current, devices)]
+        self.devices = as_devices(devices)
         self.returned = None if ordered else SimpleQueue[_Batch]()
         self._output_device, self._method = as_target(output_device, warns=False), method
         self._in_turn, self._return_exceptions = in_turn, return_exceptions

@@ -19,7 +19,7 @@ from ._copies import (
     tensor_dict_to_device,
     to_device,
 )
-from ._devices import DeviceLike, as_device_or_current, is_cpu, is_on_cpu
+from ._devices import DeviceLike, as_device_or_current, as_devices, is_cpu, is_on_cpu
 from ._inputs import SplitLeaf
 from ._move_chunks import SplitTensor, split_and_move
 from ._packed_sequences import PackedChunk, split_packed
@@ -84,7 +84,7 @@ def split_simple(
     if not devices:
         return None
     check_not_traced()  # A trace would record the chunk sizes as constants.
-    targets = [*map(as_device_or_current, devices)]
+    targets = as_devices(devices)
     if {*map(is_cpu, targets)} != {*map(is_on_cpu, tensors)}:
         return None
     lengths = _chunk_lengths(tensors[0].size(dim), count, chunk_sizes)

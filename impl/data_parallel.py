@@ -15,7 +15,7 @@ from torch import nn
 
 from ._arguments import argument, as_bool, as_int
 from ._copy_cache import ParameterCache
-from ._devices import DeviceLike, as_device_or_current, is_cuda
+from ._devices import DeviceLike, as_devices, is_cuda
 
 # Undocumented names of torch.nn.parallel. petals and copies of DataParallel import the first one,
 # and tests replace both. `DataParallel` calls `_check_balance`.
@@ -303,7 +303,7 @@ class DataParallel(Wrapper[T]):
         kept = ReplicaCache.find_active(self)
         if kept is None:
             return ()
-        return self._replicas_in(kept, [*map(as_device_or_current, self.device_ids)])
+        return self._replicas_in(kept, as_devices(self.device_ids))
 
     def _replicas_in(
         self, kept: ReplicaCache, devices: Sequence[torch.device], *, samples: bool = True

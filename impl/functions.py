@@ -25,6 +25,7 @@ from ._devices import (
     DeviceLike,
     accelerator_type,
     as_device_or_current,
+    as_devices,
     as_target,
     check_device_type,
     is_cpu,
@@ -272,7 +273,7 @@ def gather_tensors(
 
 
 def _as_devices(target_gpus: Iterable[DeviceLike | None]) -> list[torch.device]:
-    return [*map(as_device_or_current, as_list("target_gpus", target_gpus))]
+    return as_devices(as_list("target_gpus", target_gpus))
 
 
 # mmcv, torch.distributed, and modified copies of DataParallel import this undocumented name. They

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ._arguments import argument, as_bool
 from ._compiled import has_compiled_code
-from ._devices import DeviceLike, as_device_or_current, is_cpu
+from ._devices import DeviceLike, as_device_or_current, as_devices, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - for copies of this file
 from ._diagnostics import EXPLAINED, explain
 from ._errors import CapturedError, capture, reraise
@@ -229,6 +229,8 @@ def _find_devices(
     all_kwargs: Sequence[Any],
     devices: Sequence[DeviceLike | None] | None,
 ) -> list[torch.device]:
+    if type(devices) is list and None not in devices:
+        return as_devices(devices)
     return [
         as_device_or_current(device)
         if device is not None

@@ -15,7 +15,7 @@ from ._arguments import argument, as_bool, as_buffer_size, as_list
 from ._bucket_copies import attached_copies, detached_copies
 from ._buckets import REPLICA_BUFFER_SIZE
 from ._copies import check_gradient_layout
-from ._devices import DeviceLike, as_device_or_current, is_cpu
+from ._devices import DeviceLike, as_devices, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - see the end of this file
 from ._inputs import SPARSE_LAYOUTS
 from ._module_tree import Tree, collect_tree
@@ -128,7 +128,7 @@ def replicate_with(
         raise RuntimeError(
             "Cannot replicate network where python modules are children of ScriptModule"
         )
-    targets = [*map(as_device_or_current, as_list("devices", devices))]
+    targets = as_devices(as_list("devices", devices))
     if not targets:
         return []
     attached, detached = _partition_tensors(tree, detach=as_bool("detach", detach))
