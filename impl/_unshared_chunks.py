@@ -67,7 +67,12 @@ class UnsharedChunks:
         """Change each tensor of which a replica has changed a chunk, and forget the chunks."""
         for view, copy, alias, version in self._copied:
             if version_counters([alias]) != version:
-                _write(view, copy if copy.requires_grad and copy.shape == view.shape else alias)
+                if copy.requires_grad and copy.data_ptr() == alias.data_ptr():
+                    # The history of `copy`, in the shape of `alias`.
+                    shape, strides = alias.shape, alias.stride()
+                    _write(view, copy.as_strided(shape, strides, alias.storage_offset()))
+                else:
+                    _write(view, alias)
         self._copied.clear()
 
 

@@ -124,3 +124,13 @@ def test_a_shape_that_a_replica_changes_is_not_the_shape_of_the_callers_tensor()
     x = torch.ones(4, 3)
     on_cpu_replicas(lambda weight, chunk: chunk.t_().mul_(2).t() * weight)(x)
     assert x.tolist() == [[2.0] * 3] * 4
+
+
+@pytest.mark.parametrize("columns", [2, 3], ids="columns={}".format)
+def test_a_change_with_a_gradient_of_a_transposed_chunk_reaches_its_elements(columns):
+    x = torch.arange(4.0 * columns).reshape(4, columns)
+    doubled = 2 * x
+    model = on_cpu_replicas(lambda weight, chunk: chunk.t_().mul_(2 * weight).t() * 1)
+    assert model(x).tolist() == x.tolist() == doubled.tolist()
+    x.sum().backward()
+    assert model.module.weight.grad == doubled.sum()
