@@ -21,8 +21,8 @@ import pytest
 #: The chapters about single functions, and files whose tests compile modules or start processes.
 _WITH_EXAMPLE_LIMIT = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply")
 SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
-#: The limit in seconds of an example in a test of single functions.
-EXAMPLE_LIMIT = 120
+#: The limits of an example in a test of single functions: seconds, and seconds of processor time.
+EXAMPLE_LIMIT, PROCESSOR_LIMIT = 120, 60
 #: The number of frames of the stack, innermost last.
 _FRAMES = 6
 _TIMER = pytest.StashKey["_Timer"]()
@@ -33,19 +33,19 @@ class _Timer:
 
     Args:
         path: The file of the worker, which says why its process has ended.
-        limit: The limit of the test in seconds; None for the limit of each example.
+        limit: The limit of the test in seconds; None for the limits of each example.
     """
 
     def __init__(self, path: Path, limit: float | None) -> None:
         self._path, self._limit, self._thread = path, limit, threading.get_ident()
         self.ended = threading.Event()
-        self._start = time.monotonic()
+        self._start, self._processor = time.monotonic(), time.process_time()
         threading.Thread(target=self._wait, daemon=True).start()
 
     def start_example(self) -> None:
         """Store that an example starts now."""
         if self._limit is None:
-            self._start = time.monotonic()
+            self._start, self._processor = time.monotonic(), time.process_time()
 
     def _wait(self) -> None:
         """End the process at the limit.
@@ -70,8 +70,11 @@ class _Timer:
     def _reached_limit(self) -> str:
         """Return the limit that the test has reached; empty before."""
         limit, name = self._limit or EXAMPLE_LIMIT, "it" if self._limit else "an example"
-        is_within = time.monotonic() - self._start < limit
-        return "" if is_within else f"{name} has not ended in {limit:g} s"
+        if time.monotonic() - self._start > limit:
+            return f"{name} has not ended in {limit:g} s"
+        if self._limit is None and time.process_time() - self._processor > PROCESSOR_LIMIT:
+            return f"{name} has not ended in {PROCESSOR_LIMIT} s of processor time"
+        return ""
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)

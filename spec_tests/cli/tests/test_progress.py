@@ -202,18 +202,25 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("limit", "text", "after_an_example"),
+    ("limit", "text_of_processor", "text", "after_an_example"),
     [
-        (None, "an example has not ended in 120 s", ""),
-        (200.0, "it has not ended in 200 s", "it has not ended in 200 s"),
+        (
+            None,
+            "an example has not ended in 60 s of processor time",
+            "an example has not ended in 120 s",
+            "",
+        ),
+        (200.0, "", "it has not ended in 200 s", "it has not ended in 200 s"),
     ],
 )
-def test_only_without_a_limit_of_the_test_each_example_has_one(
-    monkeypatch, tmp_path, limit, text, after_an_example
+def test_only_without_a_limit_of_the_test_each_example_has_limits(
+    monkeypatch, tmp_path, limit, text_of_processor, text, after_an_example
 ):
     monkeypatch.setattr(time_limit._Timer, "_wait", lambda timer: None)
     timer = time_limit._Timer(tmp_path / "stack", limit)
-    timer._start -= 200
+    timer._processor -= 61
+    assert timer._reached_limit() == text_of_processor
+    timer._start -= 201
     assert timer._reached_limit() == text
     timer.start_example()
     assert timer._reached_limit() == after_an_example
