@@ -5,6 +5,7 @@ were built. After a change they are built again. A change that the state does no
 samples, or when the block ends, and is an error then.
 """
 
+import atexit
 import gc
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -336,3 +337,16 @@ def keep_replicas(wrapper: nn.Module) -> Iterator[None]:
             warnings.warn(text, RuntimeWarning, stacklevel=3)
     if text is not None:
         raise RuntimeError(text)
+
+
+@atexit.register
+def _end_all_blocks() -> None:
+    """End the blocks that are active when the program ends.
+
+    Later, when Python frees their context managers, the operators that compare the module and its
+    copies would abort the process.
+    """
+    for cache in [*ReplicaCache._by_wrapper.values()]:
+        cache.blocks.clear()
+        if text := cache.end(object()):
+            warnings.warn(text, RuntimeWarning, stacklevel=1)

@@ -1,6 +1,8 @@
 """impl._replica_cache: steps of optimizers, interrupts, signals and forks in a block."""
 
 import os
+import subprocess
+import sys
 import threading
 from operator import methodcaller
 
@@ -164,3 +166,28 @@ print(os.waitpid(child, 0)[1])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
 def test_a_forked_child_can_hold_if_another_thread_held_the_lock():
     assert run_program(FORK).stdout == "0\n"
+
+
+#: A program that ends in a block, after a change that no version shows.
+OPEN_BLOCK = """
+import impl
+import torch
+from torch import nn
+
+net = impl.DataParallel(nn.Linear(2, 2), device_ids=["cpu", "cpu"])
+torch.set_grad_enabled(False)
+block = net.hold()
+block.__enter__()
+for _ in range(2):
+    net(torch.ones(2, 2))
+net.module.weight.data.zero_()
+net(torch.ones(2, 2))
+"""
+
+
+def test_a_program_can_end_in_a_block_and_warns_of_a_hidden_change():
+    # `run_program` would end the process without freeing the objects of Python.
+    command = [sys.executable, "-c", OPEN_BLOCK]
+    completed = subprocess.run(command, capture_output=True, text=True)
+    assert "RuntimeWarning: 'weight' has changed" in completed.stderr
+    assert completed.returncode == 0
