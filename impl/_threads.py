@@ -140,8 +140,9 @@ class _Pool:
         # A signal handler or `__del__` may use the pool in a thread that holds the lock.
         self._lock = threading.RLock()
         self._idle: list[_Worker] = []
-        #: The threads to join at exit. When a new thread starts, ended threads are removed.
-        self._threads: list[threading.Thread] = []
+        #: The workers to end and to join at exit, also one that an interrupt of `start_call` has
+        #: taken from `_idle` without a call. When a worker starts, ended ones are removed.
+        self._workers: list[_Worker] = []
         self.is_closed = False
 
     def start(self, function: Callable[[], Any], state: ThreadState | None = None) -> PendingCall:
@@ -174,15 +175,15 @@ class _Pool:
             return True
 
     def close(self) -> None:
-        """End the idle workers, wait for the busy ones, and accept no more idle workers."""
+        """End all workers after their calls, wait for them, and accept no more idle workers."""
         with self._lock:
             self.is_closed = True
-            idle, self._idle = self._idle, []
-            threads = [*self._threads]
-        for worker in idle:
+            self._idle.clear()
+            workers = [*self._workers]
+        for worker in workers:
             worker.queue.put(None)
-        for thread in threads:
-            thread.join()
+        for worker in workers:
+            worker.thread.join()
 
     def close_after_fork(self) -> None:
         """Close the pool of the parent process in a forked child.
@@ -200,10 +201,8 @@ class _Pool:
             # Start the thread in an empty context, so that it keeps no context variables alive.
             contextvars.Context().run(worker.thread.start)
             with self._lock:
-                for thread in [*self._threads]:
-                    if not thread.is_alive():
-                        self._threads.remove(thread)
-                self._threads.append(worker.thread)
+                self._workers = [each for each in self._workers if each.thread.is_alive()]
+                self._workers.append(worker)
         except BaseException:
             # After an interrupt the thread may run. No caller gives it a task: end it.
             worker.queue.put(None)

@@ -40,7 +40,7 @@ def reusing_pool(monkeypatch, pool):
 
 
 def alive(pool):
-    return [thread for thread in pool._threads if thread.is_alive()]
+    return [each.thread for each in pool._workers if each.thread.is_alive()]
 
 
 def all_end(threads):
@@ -122,6 +122,21 @@ def test_a_thread_whose_start_is_interrupted_ends(pool, monkeypatch):
     assert started
     assert all_end(started)
     assert os.getpid() == pool.start(os.getpid).wait()
+
+
+def test_a_worker_that_an_interrupted_call_has_taken_ends_with_the_pool(reusing_pool):
+    class Interrupted(list):
+        def pop(self):
+            super().pop()
+            raise KeyboardInterrupt
+
+    reusing_pool.start(int).wait()
+    reusing_pool._idle = Interrupted(reusing_pool._idle)
+    with pytest.raises(KeyboardInterrupt):
+        reusing_pool.start(int)
+    closing = threading.Thread(target=reusing_pool.close, daemon=True)
+    closing.start()
+    assert all_end([closing])
 
 
 @pytest.mark.skipif(SINGLE_USE_THREADS, reason="not-run: a worker runs one function")
