@@ -20,6 +20,7 @@ from ._containers import is_tensor_dict
 from ._copy_cache import stream_readers
 from ._devices import as_devices, as_target
 from ._errors import CapturedError, reraise
+from ._inputs import remove_markers
 from ._one_device import move_output, scatter_to
 from ._placement import DeviceId
 from ._replica_group import ReplicaGroup, running_replica
@@ -74,8 +75,9 @@ class ReplicaPool:
     calling thread.
 
     Args:
-        devices: For each replica, its device.
-        output_device: The device of the outputs.
+        devices: For each replica, its device. Without devices the module computes, and no tensor
+            is moved.
+        output_device: The device of the outputs, if there are devices.
         method: The name of the method that computes a batch; None for the forward.
         in_turn: Whether a batch begins when the batch before it has returned.
         ordered: Whether outputs have the order of the batches.
@@ -90,20 +92,21 @@ class ReplicaPool:
     def __init__(
         self,
         devices: Sequence[DeviceId],
-        output_device: DeviceId,
+        output_device: DeviceId | None,
         method: str | None,
         in_turn: bool,
         *,
         ordered: bool,
         return_exceptions: bool,
     ) -> None:
-        self.devices = as_devices(devices)
+        self.devices = as_devices(devices) or [torch.device("cpu")]
         self.returned = None if ordered else SimpleQueue[_Batch]()
-        self._output_device, self._method = as_target(output_device, warns=False), method
+        self._output_device = as_target(output_device, warns=False) if devices else None
+        self._method = method
         self._in_turn, self._return_exceptions = in_turn, return_exceptions
         self._lock = Lock()
         #: The last replica that became free takes the next batch: its thread has its state.
-        self._free = [*range(len(devices))]
+        self._free = [*range(len(self.devices))]
         self._waiting = deque[_Batch]()
         self.in_flight: dict[int, _Batch] = {}
         self._replicas: Sequence[Any] = ()
@@ -192,7 +195,11 @@ class ReplicaPool:
         """Return the output of a batch."""
         device, (function, group, read_stream) = self.devices[index], call
         running_replica.set((group, 0))
-        args, kwargs = scatter_to(device, *_split(arguments), 0)
+        parts = _split(arguments)
+        if self._output_device is None:
+            args, kwargs = remove_markers(parts)
+            return function(*args, **kwargs)
+        args, kwargs = scatter_to(device, *parts, 0)
         output = move_output(function(*args, **kwargs), device, self._output_device)
         stream = None if self._in_turn else read_stream()
         if stream is not None:

@@ -58,8 +58,8 @@ def split_simple(
 ) -> list[Sequence[Any]] | None:
     """Return the parts of each of ``values`` as ``scatter`` makes them, in less time, or None.
 
-    The values must be constants and plain tensors with equally many rows. Tensors that need
-    gradients, and copies from or to the CPU, need more.
+    The values must be constants and plain tensors with equally many rows. Chunks in grad mode,
+    and copies from or to the CPU, need more.
     """
     count, has_grad_mode = len(devices), torch.is_grad_enabled()
     if count == 1 and not is_traced():

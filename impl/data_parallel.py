@@ -255,10 +255,11 @@ class DataParallel(Wrapper[T]):
         return_exceptions = as_bool("return_exceptions", return_exceptions)
         if method is not None:
             self._check_method(method)
-        devices = self.device_ids or [torch.device("cpu")]
-        output_device = self.output_device if self.device_ids else devices[0]
         pool = ReplicaPool(
-            *(devices, output_device, method, self.in_turn),
+            self.device_ids,
+            self.output_device if self.device_ids else None,
+            method,
+            self.in_turn,
             ordered=ordered,
             return_exceptions=return_exceptions,
         )

@@ -67,6 +67,15 @@ def batches_of(rows, device="cpu"):
     return [torch.rand(count, 2, device=device) for count in rows]
 
 
+@pytest.mark.usefixtures("no_devices")
+def test_without_devices_the_module_gets_the_batch_itself():
+    wrapper = impl.DataParallel(Calls(lambda _, x: x)).eval()
+    batches = [torch.ones(2, device="meta"), torch.eye(2).to_sparse()]
+    with torch.no_grad():
+        outputs = [*wrapper.map([*batches, impl.Whole(batches[0])])]
+    assert [*map(id, outputs)] == [*map(id, [*batches, batches[0]])]
+
+
 @given(
     rows=st.lists(st.integers(0, 4), max_size=8),
     devices=st.integers(1, 4) | st.sampled_from([["cpu"], ["cpu"] * 3]),
