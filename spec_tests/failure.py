@@ -20,17 +20,24 @@ import pytest
 
 #: Kinds of failures that have one cause in all parts of the specification.
 _ANYWHERE = ("error", "ended", "time", "stale-record")
-#: The first words of the places that calls of different functions have.
-_COMMON = (
-    "assert",
-    "error",
-    "gradient",
-    "input",
-    "memory",
-    "output",
-    "process",
-    "state",
-    "warnings",
+#: The words of facts, explained in `registers/README.md`. `facts` of a clause has no others.
+#: The places of calls of different functions:
+PLACES = (
+    *("assert", "error", "gradient", "input", "memory"),
+    *("output", "process", "state", "warnings"),
+)
+#: The places of single tests, which name a part of their results or an argument ``place``, if
+#: clauses are about them:
+PARTS = (
+    *("attributes", "buffers", "children", "count", "former_parameters", "is_replica", "kind"),
+    *("layouts", "order", "parameters", "penalty", "second gradient", "sharing", "tensors"),
+    *("training", "versions"),
+)
+#: The properties of a value. Each is also the place of tests that compare nothing else.
+PROPERTIES = (
+    *("class", "dtype", "shape", "strides", "device", "layout", "coalesced", "requires_grad"),
+    *("aliasing", "values", "members", "value", "identity", "missing", "not None"),
+    *("count or order", "race", "early free", "ended", "time limit"),
 )
 #: The length in characters to which a text is cut, and that of a line and of a fact.
 _MAX_TEXT, _MAX_LINE, _MAX_FACT = 1500, 160, 80
@@ -65,6 +72,13 @@ class Fact(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.place}: {self.name}"
+
+    @staticmethod
+    def is_declared(text: str) -> bool:
+        """Return whether a place, a property, or both as ``place: property`` are declared."""
+        place, _, name = text.partition(": ")
+        known = {*PLACES, *PARTS, *PROPERTIES}
+        return place.removeprefix("error of ") in known and name in {"", *PROPERTIES}
 
     @property
     def is_text_of_error(self) -> bool:
@@ -134,7 +148,7 @@ class Failure:
             return clause, *self.key
         if errors := {str(fact) for fact in self.facts if fact.is_text_of_error}:
             return tuple(sorted(errors))
-        places = {fact.place for fact in self.facts if not fact.place.startswith(_COMMON)}
+        places = {fact.place for fact in self.facts if not fact.place.startswith(PLACES)}
         if places and self.kind == "differs":
             return clause.partition(".")[0], *sorted(places)
         if self.kind == "differs" and all(fact.name == "value" for fact in self.facts):

@@ -128,9 +128,11 @@ class Clause:
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
-            raise ValueError(f"clause {self.id}: basis {self.basis!r} is none of {[*BASES]}")
+            raise ValueError(f"basis {self.basis!r} is none of {[*BASES]}")
         if not is_id(self.id):
-            raise ValueError(f"clause {self.id}: the id has another form than 'chapter.name'")
+            raise ValueError("the id has another form than 'chapter.name'")
+        if unknown := [entry for entry in self.facts if not Fact.is_declared(entry)]:
+            raise ValueError(f"{unknown[0]!r} in `facts` is unknown: see spec_tests/failure.py")
 
 
 def clause(clause_id: str) -> Callable[[_Test], _Test]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from spec_tests.failure import PARTS, PLACES, PROPERTIES
 from spec_tests.machine.clauses import CHAPTERS
 from spec_tests.simulator import FEATURES
 from spec_tests.tests.python_source import imported_modules, strings
@@ -77,3 +78,15 @@ def test_page_names_each_feature_of_the_simulator():
     page = (ROOT / "spec_tests" / "BACK_ENDS.md").read_text()
     named = page.partition("one feature of the simulator off:")[2].partition(".")[0]
     assert re.findall("`(.+?)`", named) == [*FEATURES]
+
+
+def test_page_of_registers_explains_the_places_and_properties_of_facts():
+    page = (ROOT / "spec_tests" / "registers" / "README.md").read_text()
+    tables = re.findall(r"\| (?:property|place) \|.*\n.*\n((?: +\| .*\n)+)", page)
+    names = [
+        name
+        for table in tables
+        for row in re.findall(r"^ +\|(.+?)\|", table, re.M)
+        for name in re.findall("`(.+?)`", row)
+    ]
+    assert sorted(names) == sorted((*PLACES, *PARTS, *PROPERTIES))

@@ -9,7 +9,7 @@ import torch
 from spec_tests import checks
 from spec_tests.checks.outcome import Raised, normalise, observe
 from spec_tests.checks.snapshot import snapshot
-from spec_tests.failure import CheckError
+from spec_tests.failure import PROPERTIES, CheckError
 
 Pair = namedtuple("Pair", "a b")
 
@@ -42,6 +42,7 @@ DIFFERENCES = {
     "dtype": (_ones(2), _ones(2, dtype=torch.float64), ["dtype"]),
     "shape": (_ones(2, 1), _ones(1, 2), ["shape", "strides"]),
     "strides": (_ones(2, 3), _ones(3, 2).t(), ["strides"]),
+    "layout": (_ones(2), _ones(2).to_sparse(), ["layout", "coalesced"]),
     "requires_grad": (_ones(2), _ones(2, requires_grad=True), ["requires_grad"]),
     "class": (_ones(2), torch.nn.Parameter(_ones(2), requires_grad=False), ["class"]),
     "container": ([_ones(2)], (_ones(2),), ["class"]),
@@ -99,6 +100,7 @@ def test_a_failure_has_the_facts_that_differ(actual, expected, facts):
     found = _failure(actual, expected)
     assert found.fact_texts == [f"output: {name}" for name in facts]
     assert found.kind == "differs"
+    assert {name.partition(" (")[0] for name in facts} <= {*PROPERTIES}
     for each in (actual, expected):
         checks.same(snapshot(each, {}), snapshot(each, {}))
 
