@@ -125,11 +125,15 @@ FACTS = {
     "comm.gather.other": (),
     "comm.order.host": ("memory",),
     "comm.order.freed": ("memory: early free",),
+    "divergences.CO-1.first": (),
+    "divergences.CO-1.strides": ("strides",),
+    "divergences.CO-2.device": ("device",),
     "functions.gather.first": (),
 }
 VALUES, STRIDES, DEVICE = (Fact("output", each) for each in ("values", "strides", "device"))
 ZERO, RACE = Fact("gradient", "values (zero)"), Fact("memory", "race")
-#: For each case: the clauses of a test, the facts that differ, and the clauses that fail.
+#: For each case: the clauses of a test, the facts that differ, and the clauses that fail. Ids lack
+#: their first word.
 OF_TEST = {
     "named": ("scatter.first scatter.strides", [STRIDES], "scatter.strides"),
     "with-a-detail": ("scatter.values", [Fact("output", "values (zero)")], "scatter.values"),
@@ -140,23 +144,32 @@ OF_TEST = {
     "of-another-function": ("gather.other", [STRIDES], "gather.other"),
     "of-several-functions": ("gather.other", [RACE], "order.host"),
     "race": ("order.host order.freed", [RACE], "order.host"),
+    "of-the-divergence": ("CO-1.first", [STRIDES, DEVICE], "CO-1.strides CO-1.first"),
+    "of-several-functions-of-its-chapter": ("CO-1.first", [RACE], "order.host"),
     "its-own-before-the-function": ("scatter.gradient", [ZERO], "scatter.gradient"),
 }
 
 
 @pytest.fixture
 def specification():
-    """The clauses of `FACTS`."""
+    """The clauses of `FACTS`. Those of divergences are in the chapter comm."""
     return {
-        name: clauses.Clause(name, "says", "law", facts=facts) for name, facts in FACTS.items()
+        name: clauses.Clause(
+            name, "says", "law", facts=facts, folder="comm" if "-" in name else ""
+        )
+        for name, facts in FACTS.items()
     }
 
 
 @pytest.mark.parametrize(("of_test", "facts", "failing"), OF_TEST.values(), ids=OF_TEST)
 def test_a_failure_violates_the_clauses_about_its_facts(specification, of_test, facts, failing):
-    names = [f"comm.{name}" for name in of_test.split()]
-    found = judge.violated_by(Failure("differs", tuple(facts), ""), names, specification)
-    assert found == [f"comm.{name}" for name in failing.split()]
+    names, expected = (
+        [f"{'divergences' if '-' in name else 'comm'}.{name}" for name in text.split()]
+        for text in (of_test, failing)
+    )
+    assert (
+        judge.violated_by(Failure("differs", tuple(facts), ""), names, specification) == expected
+    )
 
 
 def test_facts_of_another_chapter_are_not_about_a_test(specification):
