@@ -13,8 +13,7 @@ from spec_tests import simulator
 from spec_tests.machine import clauses
 
 TABLE = load()
-#: The clauses whose perturbations each test run tries. ``tox -e long -- perturbations`` tries
-#: all.
+#: The clauses whose perturbations a slow test tries. ``tox -e long -- perturbations`` tries all.
 SAMPLE = (
     "comm.scatter.own-device-views",
     "comm.gather.keeps-channels-last",
