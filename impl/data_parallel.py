@@ -238,13 +238,10 @@ class DataParallel(Wrapper[T]):
                 output, as in :func:`parallel_apply`, and ends the generator.
 
         Note:
-            Batches are taken one or several at a time, at most ``in_flight``. They get the state
-            of the calling thread (see :func:`parallel_apply`) and of the module when the first of
-            them was taken, or later. So a change of the module between two outputs, such as a
-            step of an optimizer, applies to all batches that are taken afterwards. The samples of
-            elements (see :meth:`hold`) are compared if no other batch is in flight, else every
-            100 ms, and at the end; so are the names of attributes, hooks without a handle, the
-            first attribute of a tensor, and changes that forwards make to their replicas.
+            A batch gets the state of the calling thread (see :func:`parallel_apply`) and of the
+            module when it was taken, or later. So a change of the module between two outputs,
+            such as a step of an optimizer, applies to all batches that are taken afterwards;
+            ``docs/evaluation.md`` lists the changes that are found later, or only at the end.
         """
         limit = 2 * max(1, len(self.device_ids))
         if in_flight is not None:
