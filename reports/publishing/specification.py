@@ -19,8 +19,9 @@ _ABOUT_DIVERGENCES = """\
 `impl` does what torch.nn.parallel does, error texts included, except for the divergences on this
 page. It also refuses some [wrong arguments](docs/faults.md#wrong-arguments), and has keywords and
 classes that torch.nn.parallel lacks, such as `chunk_sizes`, `in_turn` and `hold`; the tests of
-impl check these. The meaning of an id does not change. Its letters name the functions that differ:
-**CO** comm, **FN** functions, **SG** scatter and gather of nested values, **RE** replicate, **PA**
+impl check these. The meaning of an id does not change, and the id of a divergence that is gone,
+such as DP-4, is not used again. The letters of an id name the functions that differ: **CO** comm,
+**FN** functions, **SG** scatter and gather of nested values, **RE** replicate, **PA**
 parallel_apply, **DP** DataParallel and data_parallel.
 
 Each section lists the behaviour of torch.nn.parallel, the behaviour of impl and the reason for the
