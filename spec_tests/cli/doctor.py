@@ -168,6 +168,6 @@ def _describe(clause: "Clause", finding: "Finding") -> str:
     if not finding.text:
         return finding.state
     need = f"optional, feature {clause.feature}; used" if clause.feature else "needed"
-    error = finding.text.removeprefix("not-run: ")[:_MAX_TEXT]
+    error = finding.text[:_MAX_TEXT]
     lines = f"{finding.state:<9}{error}", clause.says, f"{need} by {clause.users}"
     return f"\n{'':<{_WIDTH}}".join(lines)

@@ -20,6 +20,7 @@ from torch import Tensor
 from spec_tests.machine import device_clauses, probes
 from spec_tests.machine.devices import BACK_ENDS, Topology, not_run
 from spec_tests.machine.probes import Finding
+from spec_tests.machine.verdicts import NOT_RUN
 
 #: The dtypes that strategies draw from, and others that tests use.
 DTYPES = (
@@ -273,7 +274,7 @@ def skip_missing(
     if missing is not None:
         report.outcome = "skipped"
         path, line, _ = report.location
-        report.longrepr = (path, line or 0, f"Skipped: not-run: the devices lack {missing}")
+        report.longrepr = (path, line or 0, f"{NOT_RUN}the devices lack {missing}")
     return missing is not None
 
 

@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cache
+from typing import NoReturn
 
 import pytest
 import torch
 from torch import Tensor
 
 from spec_tests import cuda_stand_ins, simulator
+from spec_tests.machine.verdicts import NotRun
 from spec_tests.simulator import build
 
 #: Environment variable: modules, separated by commas, that register a back end. Child processes of
 #: a test inherit it, and import these modules.
 BACK_ENDS = "SPEC_TESTS_MODULES"
-#: The beginning of the text of a skip with the verdict not-run.
-NOT_RUN = "not-run: "
 #: The number of simulated devices.
 SIMULATED_DEVICES = 4
 
@@ -103,9 +103,9 @@ class Topology:
         return f"Topology({self.accelerator}:{','.join(map(str, self.ordinals))})"
 
 
-def not_run(reason: str) -> None:
+def not_run(reason: str) -> NoReturn:
     """End the test with the verdict not-run. The run prints the reason."""
-    pytest.skip(f"{NOT_RUN}{reason}")
+    raise NotRun(reason)
 
 
 def make_topology(

@@ -15,9 +15,9 @@ import pytest
 
 from spec_tests.failure import Fact, Failure, end_test, error_fact, noted_error
 from spec_tests.machine import clauses, process_state
-from spec_tests.machine.devices import NOT_RUN
 from spec_tests.machine.fixtures import topology_of
 from spec_tests.machine.target import NotOffered
+from spec_tests.machine.verdicts import NotRun
 from spec_tests.simulator import Race
 from spec_tests.simulator.pytest_plugin import RaceError, race_text
 
@@ -57,7 +57,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 def _is_of_suite(error: BaseException) -> bool:
     """Return whether the suite has skipped the test, or the user has pressed Ctrl-C."""
     if isinstance(error, _SKIPS):
-        return type(error) is NotOffered or str(error).startswith(NOT_RUN)
+        return type(error) in (NotOffered, NotRun)
     # With another handler than Python's own, Ctrl-C does not raise it.
     is_users = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     return type(error) is KeyboardInterrupt and is_users

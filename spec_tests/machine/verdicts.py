@@ -28,6 +28,16 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 CLAUSE, UNSELECTED = "clause", "clause that is not selected"
 FAILURE, DECLARED, PROGRAM, FAILS = "failure", "declared", "program", "fails"
 
+#: The beginning of the reason in the report of a test that is not run.
+NOT_RUN = "not-run: "
+
+
+class NotRun(pytest.skip.Exception):  # type: ignore[misc, name-defined] # typed as Any
+    """The error of a test with the verdict not-run, which the suite alone may raise."""
+
+    # pytest writes the name and the text of an error to the report.
+    __module__, __qualname__ = "builtins", NOT_RUN.rstrip(": ")
+
 
 @dataclass(frozen=True)
 class TestVerdict:
@@ -111,7 +121,7 @@ def verdicts_of(report: pytest.TestReport) -> list[TestVerdict]:
         return []
     reason = ""
     if report.skipped and isinstance(report.longrepr, tuple):
-        reason = report.longrepr[2].removeprefix("Skipped: ").removeprefix("not-run: ")
+        reason = report.longrepr[2].removeprefix("Skipped: ").removeprefix(NOT_RUN)
     failure = failure_in(report)
     if failure is None and verdict == "fail":  # An error outside the tests, as in a plugin.
         failure = Failure("error", (), report.longreprtext)

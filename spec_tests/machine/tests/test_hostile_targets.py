@@ -45,6 +45,7 @@ RAISED = {
     "exit": ("sys.exit(0)", "SystemExit: …"),
     "pytest_exit": ("pytest.exit('target', returncode=0)", "Exit: target"),
     "skip": ("pytest.skip('target')", "Skipped: target"),
+    "skip_as_not_run": ("pytest.skip('not-run: x')", "Skipped: not-run: x"),
     "unittest_skip": ("throw(unittest.SkipTest('target'))", "SkipTest: target"),
     "xfail": ("pytest.xfail('target')", "XFailed: target"),
 }

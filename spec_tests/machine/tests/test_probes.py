@@ -33,7 +33,7 @@ def probe(name, topology):
         case "lacks":
             exec("assert False, 'no wings'", {"__name__": "torch.wings"})
         case "needs more":
-            pytest.skip("not-run: needs 2 devices")
+            topology.require(distinct=2)
         case "warns":
             warnings.warn("slow\nvery", stacklevel=1)
 
@@ -68,7 +68,7 @@ def test_a_probe_that_ends_its_process_is_missing_and_the_others_are_tried():
         Finding("is wrong", "wrong", "0 is not 1"),
         Finding("is flaky", "wrong", "1 is not 2"),
         Finding("lacks", "missing", "no wings"),
-        Finding("needs more", "not-run", "not-run: needs 2 devices"),
+        Finding("needs more", "not-run", "needs 2 different devices, the topology has 1"),
         Finding("warns", "there", "", ("slow",)),
     ]
     assert probes.find_all(probe, [each.name for each in expected], DEVICES) == expected
