@@ -14,10 +14,24 @@ from functools import cache
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import pytest
 
+#: The kinds of failures.
+Kind = Literal[
+    "differs",
+    "accepted",
+    "refused",
+    "error",
+    "race",
+    "state",
+    "time",
+    "ended",
+    "not-offered",
+    "stale-record",
+    "assert",
+]
 #: Kinds of failures that have one cause in all parts of the specification.
 _ANYWHERE = ("error", "ended", "time", "stale-record")
 #: The words of facts, explained in `registers/README.md`. `facts` of a clause has no others.
@@ -39,6 +53,8 @@ PROPERTIES = (
     *("aliasing", "values", "members", "value", "identity", "missing", "not None"),
     *("count or order", "race", "early free", "ended", "time limit"),
 )
+#: What follows the first word of a place: ``gradient of weight``, ``output.hidden``.
+_FIRST_WORD = re.compile(r"[ .]")
 #: The length in characters to which a text is cut, and that of a line and of a fact.
 _MAX_TEXT, _MAX_LINE, _MAX_FACT = 1500, 160, 80
 #: The length in characters of a title, which may have two values.
@@ -91,8 +107,8 @@ class Failure:
     """A failure of a test.
 
     Args:
-        kind: differs, accepted, refused, error, race, state, time, ended, not-offered,
-            stale-record or assert.
+        kind: ``accepted`` if a call that must be refused is not, ``refused`` if another call is,
+            ``stale-record`` if the test passes although a record expects its failure.
         facts: The facts that differ, in all failing calls that Hypothesis has drawn.
         text: The first difference, for people.
         error: One line for lists of causes, if the text does not begin with it: the class and the
@@ -100,7 +116,7 @@ class Failure:
         call: The smallest failing call, as code.
     """
 
-    kind: str
+    kind: Kind
     facts: tuple[Fact, ...]
     text: str
     error: str = ""
@@ -133,6 +149,11 @@ class Failure:
         return shorten(line.strip(), _MAX_TITLE)
 
     @property
+    def is_stale(self) -> bool:
+        """Whether the test fails only because a record is out of date."""
+        return self.kind == "stale-record"
+
+    @property
     def is_bare(self) -> bool:
         """Whether only the clause of the test says what is wrong."""
         return self.kind == "assert" and self.text.startswith("assert ")
@@ -148,7 +169,7 @@ class Failure:
             return clause, *self.key
         if errors := {str(fact) for fact in self.facts if fact.is_text_of_error}:
             return tuple(sorted(errors))
-        places = {fact.place for fact in self.facts if not fact.place.startswith(PLACES)}
+        places = {place for place, _ in self.facts if _FIRST_WORD.split(place)[0] not in PLACES}
         if places and self.kind == "differs":
             return clause.partition(".")[0], *sorted(places)
         if self.kind == "differs" and all(fact.name == "value" for fact in self.facts):
@@ -237,9 +258,10 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
     if isinstance(error, AssertionError | pytest.fail.Exception):
         expression = _expression(error.__traceback__, test)
         if expression is not None:
-            is_accepted = expression.startswith("pytest.raises") and "DID NOT RAISE" in text
-            kind = "accepted" if is_accepted else "assert"
-            if expression.startswith("pytest.raises") and "\n" in text:  # The first line is equal.
+            # A statement ``with`` may have several managers.
+            raises = any(each.startswith("pytest.raises(") for each in expression.split(", "))
+            kind: Kind = "accepted" if raises and "DID NOT RAISE" in text else "assert"
+            if raises and "\n" in text:  # The first line is equal.
                 text = "; ".join(line.strip() for line in text.splitlines()[1:])
             return Failure(
                 kind, (Fact("assert", expression),), text or f"assert {expression}", _cause(text)

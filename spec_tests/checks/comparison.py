@@ -17,6 +17,7 @@ from spec_tests.failure import (
     CheckError,
     Fact,
     Failure,
+    Kind,
     error_fact,
     error_line,
     noted_error,
@@ -140,7 +141,7 @@ def contains(error: object, texts: Iterable[str], call: object = "") -> None:
     if missing:
         text = f"the error lacks {', '.join(map(repr, missing))}; its text is {str(error)!r}"
         fact = error_fact("text", str(error))
-        raise _noted_error(Failure("differs", (fact,), text), call)
+        raise _error_of_call(Failure("differs", (fact,), text), call)
 
 
 def _error(
@@ -148,12 +149,13 @@ def _error(
 ) -> CheckError:
     """Return the error of differences; ``actual`` and ``expected`` may be errors of a call."""
     raised = isinstance(actual, Raised), isinstance(expected, Raised)
-    kind = {(True, False): "refused", (False, True): "accepted"}.get(raised, "differs")
+    kinds: dict[tuple[bool, bool], Kind] = {(True, False): "refused", (False, True): "accepted"}
     facts = tuple(dict.fromkeys(difference.fact for difference in differing))
-    return _noted_error(Failure(kind, facts, as_text(differing), differing[0].title), call, head)
+    failure = Failure(kinds.get(raised, "differs"), facts, as_text(differing), differing[0].title)
+    return _error_of_call(failure, call, head)
 
 
-def _noted_error(failure: Failure, call: object, head: str = "") -> CheckError:
+def _error_of_call(failure: Failure, call: object, head: str = "") -> CheckError:
     """Return the error of a failure. Its text shows ``head``, or else ``call``, if given."""
     if call == "":
         return noted_error(failure)
@@ -357,8 +359,8 @@ def _differing_elements(actual: Tensor, expected: Tensor, tolerance: float) -> l
     if tolerance == EXACT or not (expected.is_floating_point() or expected.is_complex()):
         differ = (_bytes(actual) != _bytes(expected)).any(1)
     else:
-        same = torch.isclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-        differ = ~same.flatten()
+        close = torch.isclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+        differ = ~close.flatten()
     indices: list[int] = differ.nonzero().flatten().tolist()
     return indices
 

@@ -126,7 +126,7 @@ def draft(
 
 def _passes(test: TestVerdict) -> bool:
     """Return whether a test fails because it passes although a record expects its failure."""
-    return test.failure is not None and test.failure.kind == "stale-record"
+    return test.failure is not None and test.failure.is_stale
 
 
 def _repaired(

@@ -174,7 +174,7 @@ def _report_failure(
     """Add a failure to the report of its test, as *known* if a record expects it."""
     records = item.stash.get(register.RECORDS, [])
     expecting = [record.id for record in records if failure.is_expected(record.expects)]
-    if not expecting and records and failure.kind not in ("not-offered", "stale-record"):
+    if records and not (expecting or failure.is_stale or failure.kind == "not-offered"):
         names = " and ".join(record.name for record in records)
         expected = " or ".join(repr(fact) for record in records for fact in record.expects)
         text = f"{names} expects {expected}, but the failure is {', '.join(failure.fact_texts)}"
@@ -186,7 +186,7 @@ def _report_failure(
     violated = [name for key, name in report.user_properties if key == verdicts.FAILS]
     item.user_properties += [("violates", name) for name in violated]
     item.user_properties += [("fact", text) for text in failure.fact_texts]
-    if failure.kind != "stale-record":
+    if not failure.is_stale:
         programs.add_program(item, call, report, failure, options_for_test(item.config))
 
 

@@ -328,7 +328,7 @@ def compare_with_reference(
         failure: The failure; None for a run of an earlier suite.
         torch: The version of PyTorch; None for the installed one.
     """
-    is_stale = failure is not None and failure.kind == "stale-record"
+    is_stale = failure is not None and failure.is_stale
     if is_stale or not violated_by_reference(torch).issuperset(names):
         return ""
     if failure is None:

@@ -129,7 +129,7 @@ def verdicts_of(report: pytest.TestReport) -> list[TestVerdict]:
     test, own = report.nodeid, _properties(report, CLAUSE)
     fails = _properties(report, FAILS) or own or [""]
     tests = [TestVerdict(test, verdict, name, failure=failure, **fields) for name in fails]
-    is_stale = failure is not None and failure.kind == "stale-record"
+    is_stale = failure is not None and failure.is_stale
     cause = "the record of its tests is out of date:" if is_stale else "its tests fail in facts of"
     reason = f"{cause} {fails[0]}"
     others = (name for name in own if name not in fails)
@@ -164,7 +164,7 @@ class Evidence:
     @property
     def is_stale(self) -> bool:
         """Whether the clause fails only because a record is out of date."""
-        return self.failure is not None and self.failure.kind == "stale-record"
+        return self.failure is not None and self.failure.is_stale
 
 
 def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
