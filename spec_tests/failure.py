@@ -248,10 +248,12 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
         error: The exception.
         test: The file of the test.
     """
-    own = getattr(error, "failure", None)
+    try:
+        own, text = getattr(error, "failure", None), str(error)
+    except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
+        return of_hidden(error, other)
     if isinstance(own, Failure):
         return own
-    text = str(error)
     for noted in reversed(_noted):  # A target has rewrapped the error.
         if noted.text in text:
             return noted
@@ -268,6 +270,13 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
             )
     name = type(error).__name__
     return Failure("error", (error_fact(name, text),), f"{name}: {text}", error_line(name, text))
+
+
+def of_hidden(error: BaseException, other: BaseException) -> Failure:
+    """Return the failure that an exception shows that cannot be shown, because of another one."""
+    name = type(error).__name__
+    text = f"{name}: the error cannot be shown: {type(other).__name__}"
+    return Failure("error", (Fact("error", f"{name}: cannot be shown"),), text)
 
 
 def error_line(name: str, text: str) -> str:
@@ -308,6 +317,14 @@ def _is_error_with(fact: str, expected: str) -> bool:
     place, _, rest = expected.partition(": ")
     name, _, part = rest.partition(": ")
     return bool(part) and fact.startswith(f"{place}: {name}: ") and part in fact
+
+
+def show(value: object) -> str:
+    """Return the repr of a value that the target may have changed."""
+    try:
+        return repr(value)
+    except (Exception, SystemExit) as error:
+        return f"a {type(value).__name__} that cannot be shown: {type(error).__name__}"
 
 
 def shorten(text: str, length: int) -> str:

@@ -15,14 +15,13 @@ import functools
 import re
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
 
-from spec_tests.failure import Fact, Failure, forget, noted_error, of_exception
+from spec_tests.failure import Fact, Failure, forget, noted_error, of_exception, of_hidden, show
 from spec_tests.machine import clauses, programs, register, time_limit, verdicts
 from spec_tests.machine.capabilities import skip_missing
 from spec_tests.machine.clauses import Clause
@@ -83,24 +82,10 @@ def _observed(test: Callable[..., Any], item: pytest.Item) -> Callable[..., Any]
         except HypothesisException:
             raise
         except (Exception, pytest.fail.Exception) as error:
-            item.stash[_EXAMPLES].append(_failure_of(error, item.path))
+            item.stash[_EXAMPLES].append(of_exception(error, item.path))
             raise
 
     return observed
-
-
-def _failure_of(error: BaseException, file: Path) -> Failure:
-    """Return the failure, also if the error cannot be shown."""
-    try:
-        return of_exception(error, file)
-    except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
-        return _failure_of_hidden(error, other)
-
-
-def _failure_of_hidden(error: BaseException, other: BaseException) -> Failure:
-    name = type(error).__name__
-    text = f"{name}: the error cannot be shown: {type(other).__name__}"
-    return Failure("error", (Fact("error", f"{name}: cannot be shown"),), text)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -113,23 +98,30 @@ def pytest_runtest_makereport(
     show_first_failure(call, item.stash.get(_EXAMPLES, []))
     cut_tracebacks(call)
     error = None if call.excinfo is None else call.excinfo.value
+    failure: Failure | None
     try:
         report = yield
-        failure = _judge(item, call, report)
+        missing = None if error is None else not_offered_text(error)
+        lacks = not missing and skip_missing(call, report, target_of(item.config))
     except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
         assert error is not None
-        failure = _failure_of_hidden(error, other)
+        failure = of_hidden(error, other)
         report = _without_details(item, call, failure)
+    else:
+        failure = None if lacks else _judge(item, error, missing, report)
     if failure is not None:
         _report_failure(item, call, report, failure)
     return report
 
 
 def _judge(
-    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+    item: pytest.Item, error: BaseException | None, missing: str | None, report: pytest.TestReport
 ) -> Failure | None:
-    """Set the outcome of a test; return its failure, or None if it passes or is not run."""
-    if call.excinfo is None:
+    """Set the outcome of a test; return its failure, or None if it passes or is not run.
+
+    ``missing`` is the text of the error if the target lacks a name.
+    """
+    if error is None:
         records = item.stash.get(register.RECORDS, [])
         if report.when != "call" or not records:
             return None
@@ -140,7 +132,7 @@ def _judge(
             (Fact("register", "stale"),),
             f"{names} names this test, but the test passes: {remedy}",
         )
-    elif missing := not_offered_text(call.excinfo.value):
+    elif missing:
         name = missing_name(missing)
         if name in item.config.stash.get(register.DECLARED, frozenset()):
             report.outcome = "skipped"
@@ -149,10 +141,8 @@ def _judge(
             report.user_properties.append((verdicts.DECLARED, name))
             return None
         failure = Failure("not-offered", (Fact("not offered", name),), missing)
-    elif report.skipped or skip_missing(call, report, target_of(item.config)):
-        return None
     else:
-        return _describe_failure(item, call.excinfo.value)
+        return None if report.skipped else _describe_failure(item, error)
     report.outcome, report.longrepr = "failed", failure.text
     return failure
 
@@ -252,15 +242,14 @@ def _about(fact: Fact, names: Sequence[str], specification: Mapping[str, Clause]
 
 def _describe_failure(item: pytest.Item, error: BaseException) -> Failure:
     """Return the failure of a test, with the facts of all its failing examples."""
-    failure = _failure_of(error, item.path)
+    failure = of_exception(error, item.path)
     examples = item.stash.get(_EXAMPLES, [])
     facts = [fact for each in (failure, *examples) for fact in each.facts]
     drawn = programs.drawn_arguments(item, error)
+    shown = {name: show(value) for name, value in drawn.items()}
     # The repr of a call is code; other arguments need their names.
-    lines = [
-        repr(value) if name == "call" else f"{name} = {value!r}" for name, value in drawn.items()
-    ]
-    if failure.call and failure.call not in map(repr, drawn.values()):
+    lines = [text if name == "call" else f"{name} = {text}" for name, text in shown.items()]
+    if failure.call and failure.call not in shown.values():
         lines = []  # The test has made its call from the drawn values.
     text = failure.text.replace(_HINT, "").rstrip() or type(error).__name__
     call = "\n".join(lines) or failure.call

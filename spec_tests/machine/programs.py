@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import torch
 
-from spec_tests.failure import Failure
+from spec_tests.failure import Failure, show
 from spec_tests.machine import clauses, processes, verdicts
 from spec_tests.machine.options import SETTINGS
 
@@ -108,7 +108,7 @@ class Expressions:
         except (AttributeError, KeyError):
             named = None
         if named is not value or module is None or name is None:
-            raise NoExpressionError(f"no expression makes {value!r}")
+            raise NoExpressionError(f"no expression makes {show(value)}")
         if module != builtins.__name__:
             self.add_import(module, name.partition(".")[0])
         return str(name)

@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from spec_tests.cli.draft import draft
+from spec_tests.machine import programs
 from spec_tests.machine.tests.small_suite import RECORD, TWO_TESTS
 from spec_tests.machine.verdict_file import read
 
@@ -79,6 +80,14 @@ GIVEN = """
 @given(number=st.integers())
 def test_given_{}(target, number): {}
 """
+#: A test that changes its drawn value.
+DRAWN = """
+@clause("a.one")
+@given(value=st.builds(list))
+def test_drawn(target, value):
+    value.append(hostile(refuse, '__repr__', base=object))
+    raise ValueError('the value is full')
+"""
 
 
 def test_whatever_a_target_does_is_a_failure_that_a_register_can_record(run_suite, pytester):
@@ -89,12 +98,13 @@ def test_whatever_a_target_does_is_a_failure_that_a_register_can_record(run_suit
     ]
     body = HOSTILE + "".join(TEST.format(name, case[0]) for name, case in STATEMENTS.items())
     body += "".join(GIVEN.format(name, RAISED[name][0]) for name in thrown)
-    body += TWO_TESTS.format(one="True", two="pass")
+    body += DRAWN + TWO_TESTS.format(one="True", two="pass")
     path, register = pytester.path / "verdicts.jsonl", pytester.path / "drafted.toml"
     run_suite(body, f"--verdicts={path}")
     found = {each.test.partition("::test_")[2]: each for each in read(path)}
     assert [found.pop(name).verdict for name in ("one", "two")] == ["pass", "pass"]
     expected = STATEMENTS | {f"given_{name}": STATEMENTS[name] for name in thrown}
+    expected["drawn"] = DRAWN, "error", ["error: ValueError: the value is full"]
     assert {name: _describe(each) for name, each in found.items()} == {
         name: ("fail", kind, facts) for name, (_, kind, facts) in expected.items()
     }
@@ -103,6 +113,12 @@ def test_whatever_a_target_does_is_a_failure_that_a_register_can_record(run_suit
     assert done.ret == pytest.ExitCode.OK, done.stdout.str()
     drafted = draft(read(path), register_file=register, suite=pytester.path)
     assert drafted == register.read_text()
+
+
+def test_an_error_of_the_suite_is_not_reported_as_one_of_the_target(run_suite, monkeypatch):
+    monkeypatch.setattr(programs, "drawn_arguments", None)
+    result = run_suite(TWO_TESTS.format(one="False", two="pass"))
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
 
 
 def _describe(test):
