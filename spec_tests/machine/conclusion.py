@@ -1,7 +1,7 @@
 """The conclusion of a run: the table of verdicts by chapter, and whether the target conforms."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from spec_tests.machine import clauses, register
@@ -40,21 +40,20 @@ class Conclusion(NamedTuple):
 
 
 def conclude(
-    verdicts: Mapping[str, str],
+    evidence: Mapping[str, Evidence],
     specification: Mapping[str, Clause],
     suite: str | None = None,
     torch: str | None = None,
-    stale: Collection[str] = (),
 ) -> Conclusion:
     """Return the conclusion of a run.
 
     Args:
-        verdicts: The verdict of each clause of the run.
+        evidence: The verdict of each clause of the run, with its evidence.
         specification: The clauses of the suite by id.
         suite: The version of the suite in the metadata of a saved run; None for this version.
         torch: The version of PyTorch of a saved run; None for the installed one.
-        stale: Failed clauses whose tests pass, because their records are out of date.
     """
+    verdicts = {name: found.verdict for name, found in evidence.items()}
     members = [clause.id for clause in specification.values() if clause.is_about_target]
     counts = Counter(verdicts.get(name, "not-run") for name in members)
     decided = counts.total() - counts["not-run"] - counts["not-offered"]
@@ -71,7 +70,7 @@ def conclude(
         return Conclusion("is not decided", f"the run is of another suite, {suite}", note)
     if not is_whole:
         return Conclusion("is not decided", text)
-    out_of_date = {*members} & {*stale}
+    out_of_date = {name for name in members if evidence[name].is_stale}
     violated = {name for name in members if verdicts[name] in _VIOLATED} - out_of_date
     first = violated - register.violated_by_reference(torch)
     # A failure of one clause may leave others undecided.

@@ -17,7 +17,7 @@ import pytest
 
 from spec_tests.machine import clauses, conclusion, input_files
 from spec_tests.machine.clauses import Clause
-from spec_tests.machine.verdicts import TestVerdict, find_evidence, verdicts_of
+from spec_tests.machine.verdicts import TestVerdict, find_evidence, verdicts_of, worst
 
 #: The format of a file of verdicts. Other formats are refused.
 FORMAT = 2
@@ -140,8 +140,8 @@ class Recorder:
     def _add(self, test: TestVerdict) -> None:
         self.tests.append(test)
         if test.clause:
-            worst = self._worst.get(test.clause, test)
-            self._worst[test.clause] = min(worst, test, key=lambda test: test.rank)
+            before = self._worst.get(test.clause, test)
+            self._worst[test.clause] = worst([before, test])[0]
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -228,8 +228,7 @@ class Recorder:
         evidence = find_evidence(self.tests)
         if not evidence:
             return []
-        stale = [name for name, each in evidence.items() if each.is_stale]
-        concluded = conclusion.conclude(self.verdicts, self._specification, stale=stale)
+        concluded = conclusion.conclude(evidence, self._specification)
         lines = conclusion.summary_lines(evidence, self._specification, concluded)
         if lost := [test.test for test in self.tests if test.fails_run and not test.clause]:
             lines.append(f"{len(lost)} tests failed before their clauses were known: {lost[0]}")

@@ -167,6 +167,12 @@ class Evidence:
         return self.failure is not None and self.failure.is_stale
 
 
+def worst(tests: Iterable[TestVerdict]) -> list[TestVerdict]:
+    """Return the tests of a clause that have its verdict: the worst one, by their `rank`."""
+    ranked = sorted(tests, key=lambda test: test.rank)
+    return [test for test in ranked if test.rank == ranked[0].rank]
+
+
 def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
     """Return the verdict of each clause with its evidence, from the tests of a run."""
     tests_of_clause: dict[str, list[TestVerdict]] = {}
@@ -178,19 +184,18 @@ def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
 
 def _make_evidence(tests: Sequence[TestVerdict]) -> Evidence:
     """Return the evidence of the tests of one clause: that of its worst tests."""
-    rank = min(test.rank for test in tests)
-    worst = [test for test in tests if test.rank == rank]
-    if worst[0].verdict == "pass":
+    found = worst(tests)
+    if found[0].verdict == "pass":
         return Evidence("pass")
     first = min(
-        worst,
+        found,
         key=lambda test: (
             bool(test.declared),
             not test.failure,
             not (test.failure and test.failure.call),
         ),
     )
-    others = len(worst) - 1
+    others = len(found) - 1
     if first.verdict == "not-offered":
         reason = first.failure.text if first.failure else first.reason
         return Evidence(first.verdict, reason, None, first.test, others, first.declared)

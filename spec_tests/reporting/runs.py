@@ -43,8 +43,7 @@ class Run:
     def conclusion(self) -> Conclusion:
         """Whether the run conforms to the suite."""
         suite, torch = str(self.about.get("suite", "")), str(self.about["torch"])
-        stale = [name for name, own in self.evidence.items() if own.is_stale]
-        return conclude(self.verdicts, clauses.load(), suite, torch, stale)
+        return conclude(self.evidence, clauses.load(), suite, torch)
 
     @property
     def violated_by_reference(self) -> frozenset[str]:
