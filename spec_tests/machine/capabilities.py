@@ -129,8 +129,8 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
     tried = [name for name in (*dtypes, NEW_STREAMS) if name not in without]
     basis = probes.find_all(try_basis, tried, topology)
     of_dtypes = [finding for finding in basis if finding.name != NEW_STREAMS]
-    offered = tuple(finding.name for finding in basis if finding.state == "there")
-    findings = probes.find_all(ClauseProbe(offered), [*feature_of], topology)
+    working = tuple(finding.name for finding in basis if finding.state == "there")
+    findings = probes.find_all(ClauseProbe(working), [*feature_of], topology)
     failed = [finding for finding in findings if finding.state in ("missing", "wrong")]
     lacking = [finding for finding in failed if feature_of[finding.name]]
     broken = [finding for finding in failed if not feature_of[finding.name]]
@@ -148,7 +148,7 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
         tuple(
             dtype
             for name, dtype in dtypes.items()
-            if name in offered and _is_declared(dtype, topology)
+            if name in working and _is_declared(dtype, topology)
         ),
         (*findings, *of_dtypes),
         errors,
@@ -279,7 +279,7 @@ def skip_missing(
 
 
 def find_missing(
-    error: BaseException, offered: Capabilities, target: str, tests: str = "spec_tests"
+    error: BaseException, capabilities: Capabilities, target: str, tests: str = "spec_tests"
 ) -> str | None:
     """Return the missing feature or operator that the tests used; None for any other error."""
     while error.__cause__ is not None:
@@ -287,18 +287,18 @@ def find_missing(
     text = str(error).partition("\n")[0]
     operator = _OPERATOR.search(text)
     # An error about another back end, such as Meta, is an error of the target.
-    accelerator = offered.topology.accelerator
+    accelerator = capabilities.topology.accelerator
     if operator and operator[2].lower() in (accelerator, f"sparse{accelerator}"):
         missing: str | None = operator[1]
     else:
-        missing = offered.errors.get(text)
+        missing = capabilities.errors.get(text)
     # The innermost frame outside the libraries, and back ends that are written in Python.
     back_ends = (each.partition(".")[0] for each in os.environ.get(BACK_ENDS, "").split(","))
     libraries = _LIBRARIES.union(back_ends)
-    names = [str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__)]
+    found = [str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__)]
     own = [
         name
-        for name in names
+        for name in found
         if _is_below(name, target) or name.partition(".")[0] not in libraries
     ]
     is_of_tests = own and any(_is_below(own[-1], name) for name in ("spec_tests", tests))

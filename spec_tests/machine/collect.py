@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     path = register_of(config)
     _select_clauses(config, path)
     if path is not None:
-        config.stash[register.DECLARED] = frozenset(register.load_lacks(path))
+        config.stash[register.LACKS] = frozenset(register.load_lacks(path))
 
 
 def _select_clauses(config: pytest.Config, register_path: Path | None) -> None:

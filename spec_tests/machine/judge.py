@@ -134,7 +134,7 @@ def _judge(
         )
     elif missing:
         name = missing_name(missing)
-        if name in item.config.stash.get(register.DECLARED, frozenset()):
+        if name in item.config.stash.get(register.LACKS, frozenset()):
             report.outcome = "skipped"
             text = f"Skipped: not offered, as declared: {missing}"
             report.longrepr = (str(item.path), 0, text)
@@ -173,7 +173,7 @@ def _report_failure(
     specification, chosen = clauses.of_run(item.config), item.config.getoption("--clause")
     add_failure(report, failure, specification, next(iter(expecting), ""), chosen)
     # The report of the teardown has the properties of the item, and --junitxml reads that one.
-    violated = [name for key, name in report.user_properties if key == verdicts.FAILS]
+    violated = [name for key, name in report.user_properties if key == verdicts.VIOLATED]
     item.user_properties += [("violates", name) for name in violated]
     item.user_properties += [("fact", text) for text in failure.fact_texts]
     if not failure.is_stale:
@@ -203,7 +203,7 @@ def add_failure(
     kept = {*names, *(clauses.matching(chosen, specification) if chosen else specification)}
     selected = {name: clause for name, clause in specification.items() if name in kept}
     violated = violated_by(failure, names, selected)
-    report.user_properties += [(verdicts.FAILS, name) for name in violated]
+    report.user_properties += [(verdicts.VIOLATED, name) for name in violated]
     report.user_properties.append((verdicts.FAILURE, failure.dumps()))
 
 

@@ -138,7 +138,7 @@ def add_program(
 
     ``options`` are those of pytest that run the test with the target and devices of this run.
     """
-    violated = verdicts.property_of(report, verdicts.FAILS)
+    violated = verdicts.property_of(report, verdicts.VIOLATED)
     if call.excinfo is None or not violated or verdicts.verdict_in(report) != "fail":
         return
     expressions, selection, error = Expressions(), "", call.excinfo.value

@@ -28,7 +28,7 @@ from spec_tests.machine.target import PARTS, REFERENCE, Target
 FOLDER = SUITE / "registers"
 #: The keys of the records that apply to a test, and of the names that a run's register declares.
 RECORDS = pytest.StashKey[list["Divergence"]]()
-DECLARED = pytest.StashKey[frozenset[str]]()
+LACKS = pytest.StashKey[frozenset[str]]()
 RECORD_KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 #: The kind of a record that ``draft`` has written, if it has no other.
 DRAFTED_KIND = "target-bug"

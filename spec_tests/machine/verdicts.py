@@ -24,9 +24,9 @@ Verdict = Literal["fail", "not-offered", "known", "pass", "not-run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 #: Keys in the report of a test: its clauses that the run selects and the others, the JSON of its
 #: failure, the missing name that the register declares, the program that repeats the failure, and
-#: a clause that the failure fails.
+#: a clause that the failure violates.
 CLAUSE, UNSELECTED = "clause", "clause that is not selected"
-FAILURE, DECLARED, PROGRAM, FAILS = "failure", "declared", "program", "fails"
+FAILURE, DECLARED, PROGRAM, VIOLATED = "failure", "declared", "program", "violated"
 
 #: The beginning of the reason in the report of a test that is not run.
 NOT_RUN = "not-run: "
@@ -113,8 +113,8 @@ def _properties(report: pytest.TestReport, *names: str) -> list[str]:
 def verdicts_of(report: pytest.TestReport) -> list[TestVerdict]:
     """Return the verdict of a test for each clause; an empty list without a verdict.
 
-    A failed test has the verdict for the clauses that its failure fails, also if the run does not
-    select them. Its other clauses are undecided.
+    A failed test has the verdict for the clauses that its failure violates, also if the run does
+    not select them. Its other clauses are undecided.
     """
     verdict = verdict_in(report)
     if verdict is None:
@@ -127,12 +127,12 @@ def verdicts_of(report: pytest.TestReport) -> list[TestVerdict]:
         failure = Failure("error", (), report.longreprtext)
     fields: dict[str, Any] = {"reason": reason, "declared": property_of(report, DECLARED)}
     test, own = report.nodeid, _properties(report, CLAUSE)
-    fails = _properties(report, FAILS) or own or [""]
-    tests = [TestVerdict(test, verdict, name, failure=failure, **fields) for name in fails]
+    violated = _properties(report, VIOLATED) or own or [""]
+    tests = [TestVerdict(test, verdict, name, failure=failure, **fields) for name in violated]
     is_stale = failure is not None and failure.is_stale
     cause = "the record of its tests is out of date:" if is_stale else "its tests fail in facts of"
-    reason = f"{cause} {fails[0]}"
-    others = (name for name in own if name not in fails)
+    reason = f"{cause} {violated[0]}"
+    others = (name for name in own if name not in violated)
     return tests + [TestVerdict(test, "not-run", name, reason, "", failure) for name in others]
 
 
