@@ -183,6 +183,10 @@ def main() -> int:
     if key not in known:
         print(f"counts.toml has no counts for {key}; it has {', '.join(known)}")
         return 0
+    if smaller := find_growth(known[key], counts):
+        print(
+            "counts.toml has larger counts than the calls now: run --write", *smaller, sep="\n  "
+        )
     growth = find_growth(counts, known[key])
     print(*(growth or [f"{len(counts)} calls, no count is larger than in counts.toml"]), sep="\n")
     return int(bool(growth))
