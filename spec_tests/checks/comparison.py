@@ -144,6 +144,12 @@ def contains(error: object, texts: Iterable[str], call: object = "") -> None:
         raise _error_of_call(Failure("differs", (fact,), text), call)
 
 
+def accepted(call: Call) -> CheckError:
+    """Return the error of a call that must be refused, and raises no error."""
+    failure = Failure("accepted", (Fact("error", "missing"),), "no error was raised")
+    return _error_of_call(failure, call)
+
+
 def _error(
     differing: Sequence["Difference"], actual: Any, expected: Any, call: object, head: str = ""
 ) -> CheckError:
