@@ -3,13 +3,13 @@
 import argparse
 from collections.abc import Mapping
 
-from spec_tests.machine import input_files
-from spec_tests.machine.verdicts import VERDICTS, Evidence
+from spec_tests.machine import clauses, input_files
+from spec_tests.machine.verdicts import VERDICTS, Evidence, Verdict
 from spec_tests.reporting import runs
 from spec_tests.reporting.markdown import format_table
 
 #: The verdict of a clause that no test of a run decides.
-ABSENT = "not-run"
+ABSENT: Verdict = "not-run"
 REGRESSION, IMPROVEMENT, APPEARED, GONE = "regression", "improvement", "appeared", "disappeared"
 OTHERWISE = "fails otherwise"
 #: What is printed in place of the verdict of a clause with a record out of date.
@@ -34,10 +34,11 @@ def main(options: argparse.Namespace) -> int:
         if kind != GONE:
             print(f"{kind:<15} {before:>11} -> {after:<11} {name}")
     if gone := sum(kind == GONE for kind, *_ in changed):
-        print(f"{GONE:<15} {gone} clauses that the new run does not decide (--to lists them)")
+        text = f"{clauses.format_count(gone)} that the new run does not decide (--to lists them)"
+        print(f"{GONE:<15} {text}")
     count = sum(kind == REGRESSION for kind, *_ in changed)
     others, number = len(changed) - count, len(new.verdicts)
-    total = f"{count} regressions, {others} other changes, {number} clauses"
+    total = f"{count} regressions, {others} other changes, {clauses.format_count(number)}"
     print(total)
     if options.to:
         head = ("change", "clause", old.label, new.label)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from spec_tests.machine import clauses, register
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.target import REFERENCE
-from spec_tests.machine.verdicts import VERDICTS, Evidence
+from spec_tests.machine.verdicts import VERDICTS, Evidence, Verdict
 
 #: The conclusion about a run that violates only clauses that torch.nn.parallel violates, too.
 AS_REFERENCE = f"as {REFERENCE}"
 #: The verdicts of clauses that the target violates.
-_VIOLATED = ("fail", "not-offered", "known")
+_VIOLATED: tuple[Verdict, ...] = ("fail", "not-offered", "known")
 
 
 class Conclusion(NamedTuple):

@@ -20,8 +20,17 @@ from spec_tests.machine.target import REFERENCE
 #: The plugin with the options about races and delayed copies.
 pytest_plugins = ["spec_tests.simulator.pytest_plugin"]
 #: The modules with the profiles, fixtures and hooks of a run, loaded only if there is a target.
-_STAGES = "profiles session fixtures collect guards time_limit judge workers"
-STAGES = tuple(f"spec_tests.machine.{name}" for name in _STAGES.split())
+_STAGES = (
+    "profiles",
+    "session",
+    "fixtures",
+    "collect",
+    "guards",
+    "time_limit",
+    "judge",
+    "workers",
+)
+STAGES = tuple(f"spec_tests.machine.{name}" for name in _STAGES)
 #: Seconds after which a test fails as hanging, unless the user sets another limit.
 _TIME_LIMIT = 300.0
 #: The settings of pytest for a run in any folder.

@@ -149,7 +149,7 @@ class Evidence:
         declared: A missing name, if ``lacks`` of the register declares all that the tests use.
     """
 
-    verdict: str
+    verdict: Verdict
     reason: str = ""
     failure: Failure | None = None
     test: str = ""

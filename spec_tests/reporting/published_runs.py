@@ -94,7 +94,9 @@ def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
     if header.format > verdict_file.FORMAT or "hardware" not in document.run:
         raise input_files.refuse(path, "the run is of a later suite, or lacks the key 'hardware'")
     evidence = {name: Evidence("pass") for ids in document.passed.values() for name in ids}
-    for verdict, listed in (("not-offered", document.not_offered), ("not-run", document.not_run)):
+    undecided: dict[Verdict, dict[str, list[str]]]
+    undecided = {"not-offered": document.not_offered, "not-run": document.not_run}
+    for verdict, listed in undecided.items():
         for reason, ids in listed.items():
             evidence |= dict.fromkeys(ids, Evidence(verdict, reason))
     for test in document.tests:
