@@ -21,14 +21,8 @@ from spec_tests.machine.target import REFERENCE
 pytest_plugins = ["spec_tests.simulator.pytest_plugin"]
 #: The modules with the profiles, fixtures and hooks of a run, loaded only if there is a target.
 _STAGES = (
-    "profiles",
-    "session",
-    "fixtures",
-    "collect",
-    "guards",
-    "time_limit",
-    "judge",
-    "workers",
+    *("profiles", "session", "fixtures", "collect"),
+    *("guards", "time_limit", "judge", "workers"),
 )
 STAGES = tuple(f"spec_tests.machine.{name}" for name in _STAGES)
 #: Seconds after which a test fails as hanging, unless the user sets another limit.

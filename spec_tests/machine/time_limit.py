@@ -11,41 +11,70 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spec_tests.machine.clauses import CHAPTERS
+
 #: The chapters about single functions, and files whose tests compile modules or start processes.
-_WITH_EXAMPLE_LIMIT = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply")
+_WITH_EXAMPLE_LIMIT = {*CHAPTERS} - {"data_parallel", "devices"}
 SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
 #: The limits of an example in a test of single functions: seconds, and seconds of processor time.
 EXAMPLE_LIMIT, PROCESSOR_LIMIT = 120, 60
 #: The number of frames of the stack, innermost last.
 _FRAMES = 6
-_TIMER = pytest.StashKey["_Timer"]()
+_LIMITS = pytest.StashKey["Limits"]()
 
 
-class _Timer:
-    """The time limit of one test in a worker.
+class Limits:
+    """The limits of a test, and the time that has passed.
 
     Args:
-        path: The file of the worker, which says why its process has ended.
-        limit: The limit of the test in seconds; None for the limits of each example.
+        seconds: The limit of the test; None for the limits of each example.
+        clocks: Functions that return the time and the processor time in seconds.
     """
 
-    def __init__(self, path: Path, limit: float | None) -> None:
-        self._path, self._limit, self._thread = path, limit, threading.get_ident()
-        self.ended = threading.Event()
-        self._start, self._processor = time.monotonic(), time.process_time()
-        threading.Thread(target=self._wait, daemon=True).start()
+    def __init__(
+        self,
+        seconds: float | None,
+        clocks: Sequence[Callable[[], float]] = (time.monotonic, time.process_time),
+    ) -> None:
+        self.seconds, self._clocks = seconds, clocks
+        self._starts = [read() for read in clocks]
 
     def start_example(self) -> None:
         """Store that an example starts now."""
-        if self._limit is None:
-            self._start, self._processor = time.monotonic(), time.process_time()
+        if self.seconds is None:
+            self._starts = [read() for read in self._clocks]
+
+    def reached(self) -> str:
+        """Return the limit that the test has reached; empty before."""
+        limit, name = self.seconds or EXAMPLE_LIMIT, "it" if self.seconds else "an example"
+        pairs = zip(self._clocks, self._starts, strict=True)
+        passed, processor = (read() - start for read, start in pairs)
+        if passed > limit:
+            return f"{name} has not ended in {limit:g} s"
+        if self.seconds is None and processor > PROCESSOR_LIMIT:
+            return f"{name} has not ended in {PROCESSOR_LIMIT} s of processor time"
+        return ""
+
+
+class _Timer:
+    """Ends the process of a worker at the limits of a test.
+
+    Args:
+        path: The file of the worker, which says why its process has ended.
+        limits: The limits of the test.
+    """
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self._path, self._limits, self._thread = path, limits, threading.get_ident()
+        self.ended = threading.Event()
+        threading.Thread(target=self._wait, daemon=True).start()
 
     def _wait(self) -> None:
         """End the process at the limit.
@@ -53,28 +82,19 @@ class _Timer:
         If a thread hangs in C and keeps the interpreter lock, this function does not run any more,
         and faulthandler ends the process.
         """
-        limit = 2 * (self._limit or EXAMPLE_LIMIT)
+        limit = 2 * (self._limits.seconds or EXAMPLE_LIMIT)
         with self._path.open("w", encoding="utf-8") as file:
             while True:
                 faulthandler.dump_traceback_later(limit, exit=True, file=file)
                 if self.ended.wait(1):
                     faulthandler.cancel_dump_traceback_later()
                     return
-                if text := self._reached_limit():
+                if text := self._limits.reached():
                     stack = traceback.format_stack(sys._current_frames()[self._thread])[-_FRAMES:]
                     with suppress(OSError):  # The disk may be full.
                         file.write(f"{text}:\n{''.join(stack)}")
                         file.flush()
                     os._exit(1)
-
-    def _reached_limit(self) -> str:
-        """Return the limit that the test has reached; empty before."""
-        limit, name = self._limit or EXAMPLE_LIMIT, "it" if self._limit else "an example"
-        if time.monotonic() - self._start > limit:
-            return f"{name} has not ended in {limit:g} s"
-        if self._limit is None and time.process_time() - self._processor > PROCESSOR_LIMIT:
-            return f"{name} has not ended in {PROCESSOR_LIMIT} s of processor time"
-        return ""
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
@@ -85,16 +105,17 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
         return None
     is_single = item.path.parent.name in _WITH_EXAMPLE_LIMIT and item.path.stem not in SLOW
     is_given = item.config.option.has_time_limit or item.get_closest_marker("timeout") is not None
-    timer = _Timer(_path(worker), settings.timeout if is_given or not is_single else None)
-    item.stash[_TIMER] = timer
-    item.cancel_timeout = timer.ended.set  # pytest-timeout calls it at the end of the test
+    limits = Limits(settings.timeout if is_given or not is_single else None)
+    item.stash[_LIMITS] = limits
+    # pytest-timeout calls it at the end of the test.
+    item.cancel_timeout = _Timer(_path(worker), limits).ended.set
     return True
 
 
 def start_example(item: pytest.Item) -> None:
     """Start the time of an example of a test."""
-    if _TIMER in item.stash:
-        item.stash[_TIMER].start_example()
+    if _LIMITS in item.stash:
+        item.stash[_LIMITS].start_example()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

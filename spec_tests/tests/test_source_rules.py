@@ -1,6 +1,7 @@
 """Rules that no linter checks: which packages a file may import, and lists in pages."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,9 @@ def test_page_of_registers_explains_the_places_and_properties_of_facts():
         for name in re.findall("`(.+?)`", row)
     ]
     assert sorted(names) == sorted((*PLACES, *PARTS, *PROPERTIES))
+
+
+def test_extras_have_the_packages_of_the_test_environment():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    assert project["dependency-groups"]["test"] == [*extras["suite"], *extras["bench"]]

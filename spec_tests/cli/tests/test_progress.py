@@ -14,7 +14,7 @@ from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.cli.main import main
 from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import clauses, judge, time_limit, verdict_file
+from spec_tests.machine import clauses, judge, verdict_file
 from spec_tests.machine.tests.fixtures import start_python
 from spec_tests.machine.verdicts import PROGRAM, verdicts_of
 from spec_tests.reporting import runs
@@ -68,8 +68,10 @@ GRADIENT = _differs("gradient is zero", Fact("gradient", "values (zero)"))
 BOTH = _differs("output is 1", Fact("output", "values"), Fact("gradient", "values"))
 NO_DEVICE = (Fact("error", "RuntimeError: Expected a device"),)
 #: Six clauses, in alphabetical order.
-SIX = ["empty-dimension", "even-chunks", "refuses-scalars", "refuses-sparse", "surplus-devices"]
-SIX = [f"comm.scatter.{name}" for name in (*SIX, "zero-sizes")]
+SIX = [
+    *("comm.scatter.empty-dimension", "comm.scatter.even-chunks", "comm.scatter.refuses-scalars"),
+    *("comm.scatter.refuses-sparse", "comm.scatter.surplus-devices", "comm.scatter.zero-sizes"),
+]
 #: Failures of tests, with the clauses of the test.
 FAILURES = [
     (VALUES, ONE),
@@ -199,31 +201,6 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
         "comm.gather.refuses-none": "pass",
         "comm.scatter.slices": "fail",
     }
-
-
-@pytest.mark.parametrize(
-    ("limit", "text_of_processor", "text", "after_an_example"),
-    [
-        (
-            None,
-            "an example has not ended in 60 s of processor time",
-            "an example has not ended in 120 s",
-            "",
-        ),
-        (200.0, "", "it has not ended in 200 s", "it has not ended in 200 s"),
-    ],
-)
-def test_only_without_a_limit_of_the_test_each_example_has_limits(
-    monkeypatch, tmp_path, limit, text_of_processor, text, after_an_example
-):
-    monkeypatch.setattr(time_limit._Timer, "_wait", lambda timer: None)
-    timer = time_limit._Timer(tmp_path / "stack", limit)
-    timer._processor -= 61
-    assert timer._reached_limit() == text_of_processor
-    timer._start -= 201
-    assert timer._reached_limit() == text
-    timer.start_example()
-    assert timer._reached_limit() == after_an_example
 
 
 @pytest.mark.slow

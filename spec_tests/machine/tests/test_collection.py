@@ -1,6 +1,5 @@
 """Runs of a small suite: errors of collection, selection, and what a run prints."""
 
-import tomllib
 from xml.etree.ElementTree import parse
 
 import pytest
@@ -169,9 +168,3 @@ def test_files_without_a_selected_clause_are_not_imported(run_suite, pytester):
     body = "@clause('a.two')\ndef test_two(target): pass"
     run_suite(body, "--clause", "a.two").assert_outcomes(passed=1)
     run_suite(body).assert_outcomes(errors=1)
-
-
-def test_extras_have_the_packages_of_the_test_environment():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    extras = project["project"]["optional-dependencies"]
-    assert project["dependency-groups"]["test"] == [*extras["suite"], *extras["bench"]]

@@ -1,0 +1,37 @@
+"""The time limits of tests, and of the examples that Hypothesis draws."""
+
+import pytest
+
+from spec_tests.failure import SUITE
+from spec_tests.machine import time_limit
+from spec_tests.machine.time_limit import Limits
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text_of_processor", "text", "after_an_example"),
+    [
+        (
+            None,
+            "an example has not ended in 60 s of processor time",
+            "an example has not ended in 120 s",
+            "",
+        ),
+        (200.0, "", "it has not ended in 200 s", "it has not ended in 200 s"),
+    ],
+)
+def test_only_without_a_limit_of_the_test_each_example_has_limits(
+    seconds, text_of_processor, text, after_an_example
+):
+    now = {"time": 0.0, "processor": 0.0}
+    limits = Limits(seconds, [lambda name=name: now[name] for name in now])
+    now["processor"] = 61
+    assert limits.reached() == text_of_processor
+    now["time"] = 201
+    assert limits.reached() == text
+    limits.start_example()
+    assert limits.reached() == after_an_example
+
+
+@pytest.mark.parametrize("stem", time_limit.SLOW)
+def test_the_files_without_limits_of_examples_exist(stem):
+    assert any(SUITE.glob(f"*/{stem}.py"))
