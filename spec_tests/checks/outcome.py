@@ -12,12 +12,12 @@ from torch import Tensor
 
 from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.snapshot import snapshot
-from spec_tests.machine import process_state, session
-from spec_tests.machine.devices import Topology
+from spec_tests.machine import process_state
+from spec_tests.machine.devices import WARNINGS_OF_BUILD, Topology
 from spec_tests.machine.target import Target
 
 #: Matches warnings that are ignored.
-_OF_BUILD = re.compile("|".join(entry.split(":")[1] for entry in session.OF_BUILD))
+_OF_BUILD = re.compile("|".join(WARNINGS_OF_BUILD))
 #: Matches addresses, and absolute paths of files.
 _VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![\w.])/(?:[\w.+-]+/)+[\w.+-]*")
 #: Matches a missing space in an error of ``torch._C._gather`` before PyTorch 2.15.

@@ -10,8 +10,13 @@ from spec_tests import simulator
 from spec_tests.checks.stream_log import CopyLog
 from spec_tests.failure import noted_error
 from spec_tests.machine import capabilities
-from spec_tests.machine.devices import SYNCHRONOUS, Topology, not_run, queue_work
-from spec_tests.machine.guards import race_failure
+from spec_tests.machine.devices import (
+    SYNCHRONOUS,
+    Topology,
+    not_run,
+    queue_work,
+    race_failure,
+)
 
 #: Milliseconds by which real devices delay each queued write and copy of a test of order.
 DELAY = 20.0

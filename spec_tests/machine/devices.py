@@ -16,12 +16,21 @@ import torch
 from torch import Tensor
 
 from spec_tests import cuda_stand_ins, simulator
+from spec_tests.failure import Fact, Failure
 from spec_tests.machine.verdicts import NotRun
-from spec_tests.simulator import build
+from spec_tests.simulator import Race, build
+from spec_tests.simulator.pytest_plugin import race_text
 
 #: Environment variable: modules, separated by commas, that register a back end. Child processes of
 #: a test inherit it, and import these modules.
 BACK_ENDS = "SPEC_TESTS_MODULES"
+#: Match the beginnings of warnings that depend on the build of PyTorch, or on a back end that runs
+#: an operator on the CPU: slow, but right.
+WARNINGS_OF_BUILD = (
+    r".*(will fall|is falling|falls) back to",
+    ".*is not currently supported on the",
+    *cuda_stand_ins.IGNORED_WARNINGS,
+)
 #: The number of simulated devices.
 SIMULATED_DEVICES = 4
 
@@ -218,6 +227,12 @@ def switch_off(config: pytest.Config) -> None:
         simulator.switch_off(simulator.FEATURES if ALL in names else names)
     except ValueError as error:
         raise pytest.UsageError(f"--without: {error}") from None
+
+
+def race_failure(races: Sequence[Race]) -> Failure:
+    """Return the failure of a test whose accesses to device memory race."""
+    names = {"early free" if race.is_free else "race" for race in races}
+    return Failure("race", tuple(Fact("memory", name) for name in sorted(names)), race_text(races))
 
 
 #: The text about devices on which a test of the order of work always passes.

@@ -9,17 +9,17 @@ import signal
 import sys
 import unittest
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 
 import pytest
 
 from spec_tests.failure import Fact, Failure, end_test, error_fact, noted_error
 from spec_tests.machine import clauses, process_state
+from spec_tests.machine.devices import race_failure
 from spec_tests.machine.fixtures import topology_of
 from spec_tests.machine.target import NotOffered
 from spec_tests.machine.verdicts import NotRun
-from spec_tests.simulator import Race
-from spec_tests.simulator.pytest_plugin import RaceError, race_text
+from spec_tests.simulator.pytest_plugin import RaceError
 
 #: Errors that end a run or decide a verdict. The target must not raise them.
 _SKIPS = (pytest.skip.Exception, unittest.SkipTest)
@@ -76,9 +76,3 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
     except RaceError as error:
         end_test(race_failure(error.races))
-
-
-def race_failure(races: Sequence[Race]) -> Failure:
-    """Return the failure of a test whose accesses to device memory race."""
-    names = {"early free" if race.is_free else "race" for race in races}
-    return Failure("race", tuple(Fact("memory", name) for name in sorted(names)), race_text(races))

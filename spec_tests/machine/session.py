@@ -14,9 +14,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-from spec_tests import cuda_stand_ins
 from spec_tests.machine import clauses, process_state, register, verdict_file
-from spec_tests.machine.devices import SYNCHRONOUS, Topology
+from spec_tests.machine.devices import SYNCHRONOUS, WARNINGS_OF_BUILD, Topology
 from spec_tests.machine.fixtures import (
     capabilities_of,
     reason_without_reference,
@@ -26,13 +25,6 @@ from spec_tests.machine.fixtures import (
 from spec_tests.machine.options import NO_REFERENCE, command, map_options, mapping_of, target_of
 from spec_tests.machine.target import REFERENCE, require_target
 
-#: Filters for warnings that depend on the build of PyTorch, or on a back end that runs an operator
-#: on the CPU: slow, but right.
-OF_BUILD = (
-    r"ignore:.*(will fall|is falling|falls) back to",
-    "ignore:.*is not currently supported on the",
-    *cuda_stand_ins.IGNORED_WARNINGS,
-)
 #: Filters of warnings. A warning that no filter ignores is an error.
 _WARNINGS = (
     "error",
@@ -43,7 +35,7 @@ _WARNINGS = (
     # cuDNN copies the weights of a replica's recurrent layer in each call:
     # https://github.com/allenai/allennlp/issues/2793.
     "ignore:RNN module weights are not part of single contiguous chunk",
-    *OF_BUILD,
+    *map("ignore:{}".format, WARNINGS_OF_BUILD),
 )
 
 
