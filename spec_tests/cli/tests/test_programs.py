@@ -7,8 +7,6 @@ import pytest
 from spec_tests.machine.target import PARTS
 from spec_tests.machine.tests.fixtures import start_python
 
-pytestmark = pytest.mark.slow
-
 #: A package whose functions and classes all raise.
 BROKEN = """
 class Broken:
@@ -37,6 +35,7 @@ def folder(tmp_path, write_package):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_programs_of_all_drawn_calls_fail_as_the_tests_do(run_module, folder):
     command = ["spec_tests.cli", "run", "broken", "--accelerator=sim", "--", "-k", DRAWN]
     done = run_module(*command, "--hypothesis-profile=perturbations")
@@ -58,35 +57,34 @@ def test_programs_of_all_drawn_calls_fail_as_the_tests_do(run_module, folder):
     assert int(counts[1]) >= len(programs)
 
 
-def run_python(folder, *arguments):
-    """Return the exit status and the output of Python."""
-    process = start_python(folder, *arguments)
-    printed, _ = process.communicate()
-    return process.returncode, printed
+@pytest.fixture
+def run_clause(run_module, folder):
+    """Return a function that runs a clause on ``broken`` and returns the failure's program."""
+
+    def run(clause):
+        options = "--accelerator=sim", f"--clause={clause}"
+        assert run_module("spec_tests.cli", "run", "broken", *options).returncode == 1
+        (program,) = (folder / "repro").glob("*.py")
+        return program
+
+    return run
 
 
-def run_clause(folder, clause):
-    """Run a clause on the package ``broken``; return the program of its failure."""
-    options = "--accelerator=sim", f"--clause={clause}"
-    status, _ = run_python(folder, "-m", "spec_tests.cli", "run", "broken", *options)
-    assert status == 1
-    (program,) = (folder / "repro").glob("*.py")
-    return program
-
-
-def test_a_program_shows_expected_and_actual_result_and_passes_once_repaired(folder):
+def test_a_program_shows_expected_and_actual_result_and_passes_once_repaired(
+    run_module, run_clause, folder
+):
     wrong = "from torch.nn.parallel.comm import *\ndef scatter(*args, **kwargs):\n    return []\n"
     (folder / "broken" / "comm.py").write_text(wrong)
-    program = run_clause(folder, "comm.scatter.even-chunks")
+    program = run_clause("comm.scatter.even-chunks")
     assert program.name == "comm_scatter_even-chunks.py"
     text = program.read_text()
     assert "\n    count = 1\n" in text
     assert "target.comm.scatter(tensor, topology.take(count))" in text
-    status, printed = run_python(folder, program)
-    assert status == 1
-    assert "output[1] is [], expected [1]" in printed
+    done = run_module(f"repro.{program.stem}")
+    assert done.returncode == 1
+    assert "output[1] is [], expected [1]" in done.stdout
     (folder / "broken" / "comm.py").write_text("from torch.nn.parallel.comm import *\n")
-    assert run_python(folder, program)[0] == 0
+    assert run_module(f"repro.{program.stem}").returncode == 0
 
 
 #: A package whose scatter reads a chunk on a stream that waits for nothing.
@@ -102,10 +100,12 @@ def scatter(*args, **kwargs):
 """
 
 
-def test_the_program_of_a_drawn_call_that_races_draws_again(folder):
+@pytest.mark.slow
+def test_the_program_of_a_drawn_call_that_races_draws_again(run_clause, folder):
     (folder / "broken" / "comm.py").write_text(RACING)
-    program = run_clause(folder, "comm.scatter.slices")
+    program = run_clause("comm.scatter.slices")
     assert "is imported, because the failure shows no value of call" in program.read_text()
-    status, printed = run_python(folder, program)
-    assert status == 1
+    process = start_python(folder, program)
+    printed, _ = process.communicate()
+    assert process.returncode == 1
     assert "race on" in printed
