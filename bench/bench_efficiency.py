@@ -25,7 +25,9 @@ DEVICES = 2
 
 @pytest.fixture(params=["devices", "cpu"])
 def devices(request, topology, benchmark, time_alternately):
-    """Return two devices of the run, or the CPU twice."""
+    """Return two devices of the run, or the CPU twice: only impl has CPU replicas."""
+    if request.param == "cpu":
+        request.getfixturevalue("impl_only")
     placed = ["cpu"] * DEVICES if request.param == "cpu" else topology.take(DEVICES)
     benchmark.extra_info["devices"] = [*map(str, placed)]
     return placed

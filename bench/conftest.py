@@ -1,6 +1,6 @@
 """Options and fixtures of the benchmarks: a timer that waits for the devices."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import pytest
@@ -50,6 +50,17 @@ def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, An
     if topology.accelerator == "cuda":
         machine_info["gpu"] = torch.cuda.get_device_name(topology.devices[0])
         machine_info["cuda"] = torch.version.cuda
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Prevent a second error of pytest-benchmark if a benchmark fails before it is timed."""
+    report = yield
+    if report.failed and (benchmark := getattr(item, "funcargs", {}).get("benchmark")):
+        benchmark.skipped = True
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)
