@@ -8,7 +8,8 @@ With ``--before OLD`` the table also has the ratios of another saved or publishe
 change. The floor of a row is 85 % of its old ratio; on another machine it is at most 1. The exit
 status is 1 if a row is below its floor. A row that OLD lacks is not judged, and neither is a row
 whose quartiles lie on both sides of its floor: measure again on an idle machine. If no row is
-judged, the exit status is 3.
+judged, the exit status is 3. Rows of OLD that FILE lacks are counted and named; they do not change
+the exit status.
 """
 
 import argparse
@@ -29,6 +30,8 @@ from .ratios import Ratio, ratios
 KEPT = 0.85
 #: The exit status if no row is judged.
 NOTHING_JUDGED = 3
+#: The number of rows that only OLD has whose names are printed.
+MAX_NAMES = 5
 #: The verdicts on a row.
 OK, BELOW, UNSURE, FREE = "ok", "BELOW", "unsure", "-"
 
@@ -124,6 +127,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"unsure: {counts[UNSURE]} row(s) with quartiles on both sides of the floor; "
             "measure again on an idle machine"
         )
+    if gone := [row for row in old if row not in verdicts]:
+        rest = ", ..." if len(gone) > MAX_NAMES else ""
+        print(f"only in {options.before}: {len(gone)} row(s): {', '.join(gone[:MAX_NAMES])}{rest}")
     if counts[BELOW]:
         below = ", ".join(row for row, verdict in verdicts.items() if verdict == BELOW)
         print(f"below their floors: {below}")

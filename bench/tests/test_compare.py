@@ -41,13 +41,12 @@ def test_run_without_both_libraries_raises():
 
 @pytest.fixture
 def save(tmp_path):
-    """Return a function that saves a run whose row has a ratio."""
+    """Return a function that saves a run whose rows have a ratio."""
 
-    def save_run(name, ratio, row="work", **machine):
-        path = tmp_path / name
-        path.write_text(
-            json.dumps(make_benchmark_run({row: {"reference": ratio, "impl": 1.0}}, **machine))
-        )
+    def save_run(name, ratio, *rows, **machine):
+        path, times = tmp_path / name, {"reference": ratio, "impl": 1.0}
+        groups = dict.fromkeys(rows or ["work"], times)
+        path.write_text(json.dumps(make_benchmark_run(groups, **machine)))
         return path
 
     return save_run
@@ -80,3 +79,14 @@ def test_the_status_is_3_if_the_run_before_lacks_all_rows(save, capsys):
     new, old = save("new.json", 2.0), save("old.json", 2.0, "other")
     assert compare.main([str(new), "--before", str(old)]) == compare.NOTHING_JUDGED
     assert "judged 0 of 1 rows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("count", "end"), [(1, "0"), (5, "3, 4"), (6, "3, 4, ...")])
+def test_rows_that_only_the_run_before_has_are_counted_and_named(save, capsys, count, end):
+    new, old = save("new.json", 2.0), save("old.json", 2.0, "work", *map(str, range(count)))
+    assert compare.main([str(new), "--before", str(old)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(f"only in {old}: {count} row(s): 0")
+    assert last.endswith(end)
+    assert compare.main([str(old), "--before", str(new)]) == 0
+    assert "only in" not in capsys.readouterr().out
