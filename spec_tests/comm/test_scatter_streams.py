@@ -88,6 +88,17 @@ def test_scatter_restores_current_device_and_streams(target, topology, source):
     assert current_device_and_streams(topology) == before
 
 
+@clause("comm.no-memory")
+@pytest.mark.parametrize("full", [0, 1])
+def test_out_of_memory_error_on_a_listed_stream_restores_current_streams(target, topology, full):
+    topology.require(distinct=2)
+    streams = [StreamAt(slot).build(topology) for slot in range(2)]
+    before = current_device_and_streams(topology)
+    with topology.fail_allocations(full), pytest.raises(torch.OutOfMemoryError):
+        target.comm.scatter(torch.ones(4, 2), topology.take(2), streams=streams)
+    assert current_device_and_streams(topology) == before
+
+
 def _scatter(slot, streams, **options):
     """Describe a call with a tensor on a device, or for None on the CPU, and two chunks."""
     options = options or {"devices": [DeviceAt(0)] * 2}

@@ -90,6 +90,14 @@ def test_scatter_function_restores_current_device_and_streams(target, topology):
     assert current_device_and_streams(topology) == before
 
 
+@clause("functions.scatter.streams-restored")
+def test_a_failed_copy_of_a_cpu_input_restores_current_device_and_streams(target, topology):
+    before = current_device_and_streams(topology)
+    with topology.fail_allocations(1), pytest.raises(torch.OutOfMemoryError):
+        target.functions.Scatter.apply(topology.take(3), None, 0, counting((6, 2)))
+    assert current_device_and_streams(topology) == before
+
+
 @clause("functions.scatter.streams-restored-in-every-thread")
 def test_concurrent_calls_restore_current_device_and_streams(target, topology):
     # Order of events: thread 0 starts its copy, thread 1 starts its copy, the call in thread 0
