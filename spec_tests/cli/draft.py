@@ -16,13 +16,6 @@ from spec_tests.failure import SUITE, Failure
 from spec_tests.machine import clauses, input_files, register, verdict_file
 from spec_tests.machine.verdicts import TestVerdict
 
-#: The beginning of the clauses whose tests leave out violations that a register records, and that
-#: of the clauses with these violations.
-_LIVES, _DIVERGENCES = "data_parallel.life.", "divergences."
-_WITHOUT_LIVES = f"""\
-# The tests of {_LIVES[:-1]} have no record: they leave out violations that a register records.
-# Run them with this register, --clause {_LIVES[:-1]} --divergences FILE, and draft what fails.
-"""
 _DRAFTED = """\
 # Not examined: a line for each test. To explain one, make it a table [[divergence]] with
 # `observed` and `reason`.
@@ -108,20 +101,14 @@ def draft(
     }
     old = [record for records in left.values() for record in records]
     new = [test for test in failed if not any(_expects(record, test) for record in old)]
-    lives = [test for test in new if test.clause.startswith(_LIVES)]
-    if not any(test.clause.startswith(_DIVERGENCES) for test in new):
-        lives = []
     numbers = (
         int(entry["id"][2:])
         for entries in lists.values()
         for entry in entries
         if re.fullmatch(r"X-\d+", entry["id"])
     )
-    left["drafted"] += _make_records(
-        [test for test in new if test not in lives], named, kind, 1 + max(numbers, default=0)
-    )
-    text = _format_register({**({"lacks": lacks} if lacks else {}), **tables, **left})
-    return f"{_WITHOUT_LIVES}\n{text}" if lives else text
+    left["drafted"] += _make_records(new, named, kind, 1 + max(numbers, default=0))
+    return _format_register({**({"lacks": lacks} if lacks else {}), **tables, **left})
 
 
 def _passes(test: TestVerdict) -> bool:

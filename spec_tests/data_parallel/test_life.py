@@ -22,10 +22,9 @@ from spec_tests.checks.snapshot import snapshot
 from spec_tests.data_parallel.life import log, violations
 from spec_tests.data_parallel.life.root import STRUCTURES
 from spec_tests.data_parallel.life.state_machine import TOLERANCES, Life, step
-from spec_tests.machine import capabilities, profiles, register
+from spec_tests.machine import capabilities, profiles
 from spec_tests.machine.capabilities import dtype_name
 from spec_tests.machine.clauses import cases, clause
-from spec_tests.machine.fixtures import register_of
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.tensors import device_slots
@@ -41,14 +40,6 @@ COPIES = {
     "copy": copy.copy,
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),
 }
-
-
-@pytest.fixture(scope="session")
-def recorded_clauses(request):
-    """The clauses that the register of the target records."""
-    path = register_of(request.config)
-    records = register.load(path) if path is not None else []
-    return frozenset(name for record in records if record.applies for name in record.clauses)
 
 
 def at(values, place):
@@ -327,20 +318,18 @@ LIVES = {
 
 
 @cases("machine, divisor, features", LIVES)
-def test_a_wrapper_lives_like_a_naive_one(
-    target, topology, recorded_clauses, machine, divisor, features
-):
+def test_a_wrapper_lives_like_a_naive_one(target, topology, machine, divisor, features):
     for feature in features:
         capabilities.require(feature)
-    known = recorded_clauses | violations.shown_by(target, topology)
+    known = violations.shown_by(target, topology)
     run_state_machine_as_test(
         lambda: machine(target, topology, known), settings=profiles.life_settings(divisor)
     )
 
 
 @clause("data_parallel.life.hooks")
-def test_hooks_of_a_layer_are_called_on_each_device(target, topology, recorded_clauses):
-    life = Hooks(target, topology, recorded_clauses | violations.shown_by(target, topology))
+def test_hooks_of_a_layer_are_called_on_each_device(target, topology):
+    life = Hooks(target, topology, violations.shown_by(target, topology))
     try:
         life.wrap(
             net=ModuleSpec((Layer("linear"),)),

@@ -35,16 +35,6 @@ def test_a_draft_has_a_line_for_each_test_and_its_parameters_if_only_some_fail_a
     assert len(text.splitlines()) == len(records) + 4
 
 
-def test_a_draft_leaves_out_lives_that_leave_out_recorded_violations():
-    known, life = "divergences.DP-1.cpu-devices", "data_parallel.life.backward"
-    tests = [verdict(name, "x", clause=name) for name in (known, life)]
-    (record,) = tomllib.loads(draft(tests))["drafted"]
-    assert record["clause"] == known
-    assert "--clause data_parallel.life --divergences FILE" in draft(tests)
-    (record,) = tomllib.loads(draft(tests[1:]))["drafted"]
-    assert record["clause"] == life
-
-
 OLD_REGISTER = """\
 lacks = ["replicate"]
 

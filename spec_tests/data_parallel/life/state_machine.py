@@ -88,7 +88,7 @@ class Life(RuleBasedStateMachine):
 
     def __init__(self, target: Target, topology: Topology, known: frozenset[str]) -> None:
         super().__init__()
-        self.target, self.topology, self.known = target, topology, known & violations.CLAUSES
+        self.target, self.topology, self.known = target, topology, known
         self.steps: list[tuple[str, dict[str, Any]]] = []
         self.device_before = torch.accelerator.current_device_index()
 

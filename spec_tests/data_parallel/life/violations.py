@@ -1,7 +1,6 @@
-"""Clauses whose violations the state machine ignores.
+"""Clauses whose violations the state machine ignores, if a probe shows them.
 
-These are the clauses that the register of the target records, and those that a probe shows. The
-tests of these clauses fail, not every life.
+The tests of these clauses fail, not every life.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,15 +21,10 @@ CONSTANTS = "divergences.SG-1.replicas-follow-chunks"
 CYCLES = "divergences.PA-6.the-original-is-the-cause"
 INFERENCE = "divergences.PA-2.inference-mode-reaches-the-modules"
 AUTOCAST = "divergences.PA-1.autocast-reaches-the-modules"
-#: All of them.
-CLAUSES = {
-    *(ZERO_GRADIENTS, SHARED_COPIES, CPU_DEVICES, OUTPUT_OF_ONE_DEVICE),
-    *(CONSTANTS, CYCLES, INFERENCE, AUTOCAST),
-}
 
 
 def shown_by(target: Target, topology: Topology) -> frozenset[str]:
-    """Return the clauses whose probe fails. A probe computes nothing that a life compares."""
+    """Return the clauses whose probe fails."""
     wrap, devices = target.data_parallel.DataParallel, topology.take([0, 1])
     return frozenset(name for name, probe in PROBES.items() if not _succeeds(probe, wrap, devices))
 
@@ -50,6 +44,50 @@ def _runs_on_the_cpu(wrap: Callable[..., Any], devices: Sequence[torch.device]) 
 def _moves_outputs(wrap: Callable[..., Any], devices: Sequence[torch.device]) -> bool:
     first, last = devices
     return bool(wrap(nn.Identity(), [first], last)(torch.ones(1, 1)).device == last)
+
+
+class _Counter(nn.Module):
+    """Counts its calls in a buffer. It uses one of two parameters, and may raise an error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = (nn.Parameter(torch.ones(1)) for _ in range(2))
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x: Tensor, divisor: float = 1) -> Tensor:
+        if divisor == 0:
+            raise ZeroDivisionError
+        self.count += 1
+        return self.used * x / divisor
+
+
+def _keeps_unused_without_gradient(
+    wrap: Callable[..., Any], devices: Sequence[torch.device]
+) -> bool:
+    module = _Counter().to(devices[0])
+    wrap(module, devices)(torch.ones(2, 1)).sum().backward()
+    return module.unused.grad is None
+
+
+def _copies_for_a_repeated_device(
+    wrap: Callable[..., Any], devices: Sequence[torch.device]
+) -> bool:
+    module = _Counter().to(devices[0])
+    wrap(module, [devices[0]] * 2)(torch.ones(2, 1))
+    return module.count.item() == 1
+
+
+def _calls_one_replica(wrap: Callable[..., Any], devices: Sequence[torch.device]) -> bool:
+    wrap(_Counter().to(devices[0]), devices)(torch.ones(1, 1), divisor=2)
+    return True
+
+
+def _keeps_the_cause(wrap: Callable[..., Any], devices: Sequence[torch.device]) -> bool:
+    try:
+        wrap(_Counter().to(devices[0]), devices)(torch.ones(2, 1), torch.zeros(2, 1))
+    except ZeroDivisionError as error:
+        return isinstance(error.__cause__, ZeroDivisionError)
+    return False
 
 
 class _Modes(nn.Module):
@@ -84,6 +122,10 @@ def _has_autocast(wrap: Callable[..., Any], devices: Sequence[torch.device]) -> 
 
 
 PROBES: dict[str, Callable[..., bool]] = {
+    ZERO_GRADIENTS: _keeps_unused_without_gradient,
+    SHARED_COPIES: _copies_for_a_repeated_device,
+    CONSTANTS: _calls_one_replica,
+    CYCLES: _keeps_the_cause,
     CPU_DEVICES: _runs_on_the_cpu,
     OUTPUT_OF_ONE_DEVICE: _moves_outputs,
     INFERENCE: _has_inference_mode,
