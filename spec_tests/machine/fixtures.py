@@ -7,6 +7,7 @@ import pytest
 
 from spec_tests.machine import capabilities, devices, probes, register
 from spec_tests.machine.devices import BACK_ENDS, Topology, make_topology, not_run
+from spec_tests.machine.input_files import in_one_line
 from spec_tests.machine.options import (
     NO_REFERENCE,
     imported_plugins,
@@ -20,14 +21,24 @@ _TOPOLOGY = pytest.StashKey[Topology]()
 
 
 def topology_of(config: pytest.Config) -> Topology:
-    """Return the devices of the run. The first call enables the accelerator."""
+    """Return the devices of the run. The first call enables the accelerator.
+
+    Raises:
+        pytest.UsageError: an option is wrong, or the back end raises an error.
+    """
     if _TOPOLOGY not in config.stash:
-        devices.switch_off(config)
         os.environ[BACK_ENDS] = ",".join(imported_plugins(config))
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         terminal = config.pluginmanager.get_plugin("terminalreporter")
         probes.say = terminal.write_line if terminal is not None else str
-        config.stash[_TOPOLOGY] = make_topology(*options, probes.say)
+        try:
+            devices.switch_off(config)
+            config.stash[_TOPOLOGY] = make_topology(*options, probes.say)
+        except pytest.UsageError:
+            raise
+        except Exception as error:  # the code of a back end may raise any error
+            text = in_one_line(f"{type(error).__name__}: {error}")
+            raise pytest.UsageError(f"--accelerator {options[0]}: {text}") from error
         devices.inject(config, config.stash[_TOPOLOGY])
     return config.stash[_TOPOLOGY]
 

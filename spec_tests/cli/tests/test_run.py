@@ -118,6 +118,15 @@ def test_a_worker_that_cannot_start_ends_the_run_with_one_line(run_command, tmp_
     assert line == "ERROR: a worker process cannot start: RuntimeError: no device"
 
 
+def test_a_run_on_an_incomplete_back_end_ends_with_one_line(run_command, tmp_path):
+    text = "import torch\ntorch.utils.rename_privateuse1_backend('incomplete')"
+    (tmp_path / "backend.py").write_text(text)
+    done = run_command("run", "wrong", "--accelerator=incomplete", "-p", "backend")
+    assert done.returncode == 4, done.stdout + done.stderr
+    (line,) = [each for each in (done.stdout + done.stderr).splitlines() if "rror" in each]
+    assert line.startswith("ERROR: --accelerator incomplete: RuntimeError: ")
+
+
 def test_require_decided_fails_a_run_that_leaves_a_selected_clause_undecided(run_command_here):
     options = ["--accelerator=sim", "--device-ids=0", "--require-decided"]
     run = ["run", "torch.nn.parallel", *options]
