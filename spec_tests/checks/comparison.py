@@ -197,29 +197,34 @@ def _outcome_differences(
     for name, place in names.items():
         pair = getattr(actual, name), getattr(expected, name)
         if name == "warnings":
-            text = f"warnings is {pair[0]!r}, expected {pair[1]!r}"
-            yield from _text_differences(*pair, place, text)
+            texts = _texts("warnings is {}, expected {}", *map(repr, pair))
+            yield from _text_differences(*pair, place, *texts)
         elif name == "changes":
             found, wanted = ("; ".join(each.values()) or "nothing" for each in pair)
-            text = f"changed by the call: {found}; expected: {wanted}"
-            yield from _text_differences(tuple(pair[0]), tuple(pair[1]), place, text)
+            texts = _texts("changed by the call: {}; expected: {}", found, wanted)
+            yield from _text_differences(tuple(pair[0]), tuple(pair[1]), place, *texts)
         else:
             yield from differences(*pair, place, tolerance)
 
 
+def _texts(form: str, found: str, wanted: str) -> Iterator[str]:
+    """Yield the text and the title of a difference, with both values cut."""
+    for length in (_MAX_VALUE, _MAX_BRIEF):
+        yield form.format(*_shorten_both(found, wanted, length))
+
+
 def _text_differences(
-    actual: Sequence[str], expected: Sequence[str], place: str, text: str
+    actual: Sequence[str], expected: Sequence[str], place: str, *texts: str
 ) -> Iterator["Difference"]:
     """Yield a difference for each text that the expected list lacks, or else one for the list."""
     for warning in dict.fromkeys(actual):
         if warning not in expected:
             category, _, rest = warning.partition(": ")  # A warning has a class and a text.
-            yield Difference(
-                place, error_fact(category, rest, place) if rest else Fact(place, warning), text
-            )
+            fact = error_fact(category, rest, place) if rest else Fact(place, warning)
+            yield Difference(place, fact, *texts)
     if not {*actual} - {*expected} and actual != expected:
         name = "missing" if {*expected} - {*actual} else "count or order"
-        yield Difference(place, Fact(place, name), text)
+        yield Difference(place, Fact(place, name), *texts)
 
 
 def as_text(differing: Sequence["Difference"]) -> str:
@@ -419,11 +424,12 @@ def _structure_differences(
 
 def _describe_members(actual: list[object], expected: list[object]) -> str:
     """Return both lists of members; of long lists, the members that only one of them has."""
-    text = f"has members {actual}, expected {expected}"
+    found, wanted = str(actual), str(expected)
     missing = [each for each in expected if each not in actual]
     more = [each for each in actual if each not in expected]
-    if len(text) <= 2 * _MAX_BRIEF or not (missing or more):
-        return text
+    if len(found) + len(wanted) <= 2 * _MAX_BRIEF or not (missing or more):
+        found, wanted = _shorten_both(found, wanted, _MAX_BRIEF)
+        return f"has members {found}, expected {wanted}"
     parts = ("lacks", missing), ("has also", more)
     return " and ".join(f"{verb} {members}" for verb, members in parts if members)
 

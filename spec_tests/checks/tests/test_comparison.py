@@ -1,7 +1,9 @@
 """Comparison of outcomes: the facts that differ, their texts, and random numbers."""
 
+import warnings
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -142,8 +144,9 @@ def test_long_lists_of_members_are_described_by_those_that_differ():
     assert failed.text == "output lacks ['name_0'] and has also ['_cache']"
     assert failed.title == failed.text
     assert _failure(expected, {**expected, "last": 1}).text == "output lacks ['last']"
-    first, *_ = _failure(expected, dict(reversed(expected.items()))).text.split(",")
-    assert first == "output has members ['name_0'"
+    failed = _failure(expected, dict(reversed(expected.items())))
+    assert failed.title.startswith("output has members ['name_0'")
+    assert ", expected ['name_29'" in failed.title
 
 
 def test_a_large_tensor_is_described_by_its_first_wrong_value():
@@ -213,6 +216,26 @@ def test_a_repeated_call_draws_equal_random_numbers(
     call = RandomCall(topology.device(slot))
     first, second = (observe(call, target, topology).result for _ in range(2))
     checks.same(first, second)
+
+
+class WarningCall:
+    """A call that warns with the name of the target."""
+
+    def inputs(self, _topology):
+        return {}
+
+    def run(self, target, _inputs):
+        warnings.warn(target.name, stacklevel=1)
+
+
+def test_two_long_warnings_are_shortened_separately(topology):
+    found, expected = (SimpleNamespace(name=f"a {word * 99}") for word in ("found ", "right "))
+    with pytest.raises(CheckError) as caught:
+        checks.agree(WarningCall(), found, [expected], topology)
+    for text in (caught.value.failure.title, caught.value.failure.text):
+        own, _, other = text.partition(", expected ")
+        assert ("found" in own, "right" in own) == (True, False)
+        assert ("found" in other, "right" in other) == (False, True)
 
 
 class LeavingCall:
