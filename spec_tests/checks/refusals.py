@@ -28,8 +28,6 @@ def refused(
     """
     __tracebackhide__ = True
     outcome = observe(call, target, topology, gradients=False)
-    unchanged = call.inputs(topology)
-    checks.same(outcome.inputs, snapshot(unchanged, unchanged), call, place="input")
     result = outcome.result
     names = {"KIND": topology.accelerator.upper(), "ordinals": topology.ordinals}
     parts = [part.format(**names) for part in ([text] if isinstance(text, str) else text)]
@@ -37,3 +35,5 @@ def refused(
         checks.same(result, Raised(error.__name__, " … ".join(parts)), call)
     else:
         checks.contains(result.text, parts, call)
+    unchanged = call.inputs(topology)
+    checks.same(outcome.inputs, snapshot(unchanged, unchanged), call, place="input")

@@ -10,6 +10,7 @@ import torch
 
 from spec_tests import checks
 from spec_tests.checks.outcome import Raised, normalise, observe
+from spec_tests.checks.refusals import refused
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.failure import PROPERTIES, CheckError
 
@@ -216,6 +217,33 @@ def test_a_repeated_call_draws_equal_random_numbers(
     call = RandomCall(topology.device(slot))
     first, second = (observe(call, target, topology).result for _ in range(2))
     checks.same(first, second)
+
+
+class WritingCall:
+    """A call that writes to its input, and then raises the target, if that is an error."""
+
+    def inputs(self, _topology):
+        return {"tensor": _ones(2)}
+
+    def run(self, target, inputs):
+        inputs["tensor"].zero_()
+        if target is not None:
+            raise target
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "fact"),
+    [
+        (None, "accepted", "error: missing"),
+        (TypeError("x"), "differs", "error: TypeError: x"),
+        (ValueError("x"), "differs", "input: values (zero)"),
+    ],
+    ids=["no error", "another error", "the error"],
+)
+def test_a_call_that_must_be_refused_first_fails_by_its_error(topology, target, kind, fact):
+    with pytest.raises(CheckError) as caught:
+        refused(WritingCall(), target, topology, ValueError, "x")
+    assert (caught.value.failure.kind, caught.value.failure.fact_texts) == (kind, [fact])
 
 
 class WarningCall:
