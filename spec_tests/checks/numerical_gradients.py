@@ -36,6 +36,15 @@ def check_second_gradients(function: Callable[..., Any], inputs: Sequence[Tensor
         gradgradcheck(moved, copies, gradients)
 
 
+def require_graphs(gradients: Sequence[Tensor], call: object) -> None:
+    """Fail unless all gradients have a graph: ``gradgradcheck`` skips the others."""
+    missing = [index for index, each in enumerate(gradients) if not each.requires_grad]
+    if missing:
+        text = f"the gradients of the inputs {missing} have no graph, and so no second gradient"
+        fact = Fact("second gradient", "missing")
+        raise noted_error(Failure("differs", (fact,), text, call=repr(call)))
+
+
 def _require_grad(outputs: Sequence[Tensor]) -> None:
     if not all(output.requires_grad for output in outputs):
         fact = Fact("output", "requires_grad")

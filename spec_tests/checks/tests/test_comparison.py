@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from spec_tests import checks
+from spec_tests.checks.numerical_gradients import require_graphs
 from spec_tests.checks.outcome import Raised, normalise, observe
 from spec_tests.checks.refusals import refused
 from spec_tests.checks.snapshot import snapshot
@@ -157,6 +158,18 @@ def test_a_large_tensor_is_described_by_its_first_wrong_value():
     actual[2] = 0
     text = "output has values [-1.0 at [1, 0, 2] and 20 others that differ], expected [22.0]"
     assert _failure(actual, expected).text == text
+
+
+def test_a_gradient_without_a_graph_lacks_the_second_gradient():
+    leaf = _ones(2, requires_grad=True)
+    require_graphs([leaf * 2], "call")
+    with pytest.raises(CheckError) as caught:
+        require_graphs([leaf * 2, _ones(2)], "call")
+    failed = caught.value.failure
+    assert failed.fact_texts == ["second gradient: missing"]
+    assert (
+        failed.text == "the gradients of the inputs [1] have no graph, and so no second gradient"
+    )
 
 
 def test_a_copy_differs_from_a_view_of_an_input():
