@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from spec_tests.failure import Failure
+from spec_tests.machine import clauses
 from spec_tests.machine.target import REFERENCE
 from spec_tests.machine.verdicts import Evidence
 
@@ -43,11 +44,14 @@ def causes_by_title(
     """Return the causes of the failures of a run, for each title of a list of causes.
 
     Causes with clauses that torch.nn.parallel passes come before the others. Those whose clauses
-    it violates (``violated``) have a list of their own.
+    it violates (``violated``), and those of clauses about devices, have a list of their own.
     """
+    specification = clauses.load()
+    of_devices = {name for name, clause in specification.items() if not clause.is_about_target}
     failures = {name: own for name, own in evidence.items() if own.verdict == "fail"}
     stale = {name: own for name, own in failures.items() if own.is_stale}
     failed = {name: own for name, own in failures.items() if not own.is_stale}
+    devices = {name: failed.pop(name) for name in [*failed] if name in of_devices}
     groups = group_by_cause(failed, violated)
     here = failed.keys() - {*violated}
     first = [(text, names) for text, names in groups if here.intersection(names)]
@@ -59,5 +63,8 @@ def causes_by_title(
         out_of_date: [("the recorded tests pass", [*stale])] if stale else [],
         f"{len(here)} of {len(failed)} failed clauses pass in {REFERENCE}{note}:": first,
         f"{REFERENCE} violates these, too:": groups[len(first) :],
+        f"{clauses.format_count(len(devices), 'failed clause')} about devices:": group_by_cause(
+            devices
+        ),
     }
     return {title: causes for title, causes in lists.items() if causes}

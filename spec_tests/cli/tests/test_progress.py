@@ -80,6 +80,7 @@ FAILURES = [
     (Failure("differs", NO_DEVICE, "-1", "RuntimeError: -1"), "replicate.afresh"),
     (BOTH, "data_parallel.outputs", "data_parallel.gradients"),
     (MISSING, "divergences.SG-4.scalars-are-copied"),
+    (DTYPE, "devices.current-device.set"),
     (Failure("not-offered", (Fact("not offered", "comm.gather"),), "-"), "comm.gather.joined"),
     (Failure("stale-record", (Fact("register", "stale"),), "remove it"), "comm.gather.always-new"),
 ]
@@ -107,6 +108,9 @@ def test_the_end_of_a_run_lists_the_causes_of_failures_the_most_frequent_first()
         "torch.nn.parallel violates these, too:",
         "FAIL 1 clause: output is None",
         "  divergences.SG-4.scalars-are-copied",
+        "1 failed clause about devices:",
+        "FAIL 1 clause: output has another dtype",
+        "  devices.current-device.set",
     ]
 
 
