@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def _try_devices(options: argparse.Namespace) -> int:
         print(error)
         return 1
     try:
+        sys.path.insert(0, str(Path.cwd()))  # Like `run`.
         os.environ[BACK_ENDS] = ",".join(modules)  # Another process imports them, too.
         topology = make_topology(accelerator, None)
     except Exception as error:  # the code of a back end may raise any error

@@ -1,6 +1,7 @@
 """The command ``doctor``: requirements that are missing, and their remedies."""
 
 import re
+import sys
 
 import pytest
 
@@ -36,6 +37,15 @@ def test_doctor_names_what_the_simulator_lacks(monkeypatch, tmp_path, capsys, na
     (line,) = [line for line in _doctor_output(capsys) if line.startswith("MISSING")]
     assert line.split()[1] == "simulator"
     assert remedy in line
+
+
+def test_doctor_imports_a_back_end_in_the_current_folder(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv(BACK_ENDS, "")  # doctor sets it
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "backend_here.py").write_text("raise OSError('imported')")
+    assert main(["doctor", "--accelerator=sim", "-p", "backend_here"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "OSError: imported"
 
 
 @pytest.mark.parametrize("module", ["../up", "broken"])
