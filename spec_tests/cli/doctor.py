@@ -144,17 +144,19 @@ def _simulator_requirements(*, is_needed: bool) -> Iterator[Requirement]:
 
 
 def _print_clauses(topology: "Topology") -> int:
-    from spec_tests.machine import capabilities, device_clauses, probes
+    from spec_tests.machine import capabilities, clauses, device_clauses, probes
     from spec_tests.machine.capabilities import dtype_name
     from spec_tests.strategies.supported_layers import find_errors
 
     probes.say = functools.partial(print, flush=True)
     offered = capabilities.find(topology)
-    failed = 0
+    required = optional = 0
     for finding in offered.findings:
         clause = device_clauses.load().get(finding.name)
         if clause is not None:
-            failed += not clause.feature and finding.state in ("missing", "wrong")
+            is_violated = finding.state in ("missing", "wrong")
+            required += is_violated and not clause.feature
+            optional += is_violated and bool(clause.feature)
             print(f"{clause.id:<{_WIDTH}}{_describe(clause, finding)}")
         elif finding.text:
             print(f"{f'dtype {finding.name}':<{_WIDTH}}fails    {finding.text[:_MAX_TEXT]}")
@@ -162,7 +164,10 @@ def _print_clauses(topology: "Topology") -> int:
     for kind, text in find_errors(topology).items():
         print(f"{f'layer {kind}':<{_WIDTH}}fails    {text[:_MAX_TEXT]}")
         print(f"{'':<{_WIDTH}}optional; the suite does not use the layer")
-    return int(bool(failed))
+    status = int(bool(required))
+    counts = clauses.format_count(required, "required clause")
+    print(f"violated: {counts}, {optional} optional; exit status {status}")
+    return status
 
 
 def _describe(clause: "Clause", finding: "Finding") -> str:

@@ -176,6 +176,11 @@ def test_doctor_shows_a_fault_of_the_devices(doctor):
     status, printed = doctor("--fault=garbled-peers")
     assert status == 1
     assert re.search(r"^devices\.copies\.values +wrong ", printed, re.MULTILINE)
+    wrong = re.findall(
+        r"^devices\.\S+ +wrong (?:.*\n){2} +(needed|optional)", printed, re.MULTILINE
+    )
+    counts = f"{wrong.count('needed')} required clauses, {wrong.count('optional')} optional"
+    assert printed.splitlines()[-1] == f"violated: {counts}; exit status 1"
 
 
 def test_doctor_prints_each_clause_about_devices(doctor, switch_off):
@@ -186,6 +191,8 @@ def test_doctor_prints_each_clause_about_devices(doctor, switch_off):
     assert "Backend doesn't support create a new Stream" in printed
     assert "optional, feature new-streams; used by data-parallel wrappers; without it" in printed
     assert all(name in printed for name in device_clauses.load())
+    assert printed.splitlines()[-1].startswith("violated: 0 required clauses, ")
+    assert printed.splitlines()[-1].endswith(" optional; exit status 0")
 
 
 TESTS = """
