@@ -93,9 +93,10 @@ def test_scatter_restores_current_device_and_streams(target, topology, source):
 def test_out_of_memory_error_on_a_listed_stream_restores_current_streams(target, topology, full):
     topology.require(distinct=2)
     streams = [StreamAt(slot).build(topology) for slot in range(2)]
+    ordinals = [device.index for device in topology.take(2)]
     before = current_device_and_streams(topology)
     with topology.fail_allocations(full), pytest.raises(torch.OutOfMemoryError):
-        target.comm.scatter(torch.ones(4, 2), topology.take(2), streams=streams)
+        target.comm.scatter(torch.ones(4, 2), ordinals, streams=streams)
     assert current_device_and_streams(topology) == before
 
 

@@ -93,21 +93,22 @@ def _keeps_the_cause(wrap: Callable[..., Any], devices: Sequence[torch.device]) 
 
 
 class _Modes(nn.Module):
-    """Stores whether inference mode and autocast are enabled in each replica."""
+    """Stores whether inference mode is enabled, and the dtype of autocast, in each replica."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[tuple[bool, bool]] = []
+        self.seen: list[tuple[bool, torch.dtype | None]] = []
 
     def forward(self, x: Tensor) -> Tensor:
-        autocast = torch.is_autocast_enabled(x.device.type)
-        self.seen.append((torch.is_inference_mode_enabled(), autocast))
+        kind = x.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        self.seen.append((torch.is_inference_mode_enabled(), dtype))
         return x
 
 
 def _modes_in(
     mode: AbstractContextManager[Any], wrap: Callable[..., Any], devices: Sequence[torch.device]
-) -> list[tuple[bool, bool]]:
+) -> list[tuple[bool, torch.dtype | None]]:
     module = _Modes()
     with mode:
         wrap(module, devices)(torch.ones(2, 1))
@@ -120,7 +121,7 @@ def _has_inference_mode(wrap: Callable[..., Any], devices: Sequence[torch.device
 
 def _has_autocast(wrap: Callable[..., Any], devices: Sequence[torch.device]) -> bool:
     mode = torch.autocast(devices[0].type, torch.bfloat16)
-    return all(autocast for _, autocast in _modes_in(mode, wrap, devices))
+    return all(dtype == torch.bfloat16 for _, dtype in _modes_in(mode, wrap, devices))
 
 
 PROBES: dict[str, Callable[..., bool]] = {
