@@ -3,11 +3,12 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
 from reports.publishing import specification
-from spec_tests.machine import register
+from spec_tests.machine import clauses, register
 from spec_tests.machine.tests.fixtures import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -22,6 +23,14 @@ def test_examples_of_the_readme_run():
 
 def test_generated_pages_are_up_to_date():
     assert not list(specification.stale()), "run python -m reports build"
+
+
+def test_pages_have_the_numbers_of_clauses():
+    found = Counter(each.is_about_target for each in clauses.load().values())
+    target, devices = found[True], found[False]
+    suite = " ".join((ROOT / "spec_tests/README.md").read_text(encoding="utf-8").split())
+    assert f"{target} clauses about an implementation, and {devices} about devices." in README
+    assert f"has {target + devices} clauses, of which {target} are about the target" in suite
 
 
 def test_every_divergence_has_a_title():
