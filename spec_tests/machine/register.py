@@ -120,9 +120,13 @@ def read_tables(path: Path) -> dict[str, Any]:
     """Return the tables of a register.
 
     Raises:
-        input_files.RefusedError: The file cannot be read, or has another shape.
+        input_files.RefusedError: The file cannot be read, has another shape, or an unknown key.
     """
-    return input_files.read_toml(path, Tables)
+    tables = input_files.read_toml(path, Tables)
+    if unknown := tables.keys() - Tables.__dataclass_fields__.keys():
+        hint = clauses.hint(min(unknown), Tables.__dataclass_fields__)
+        raise input_files.refuse(path, f"no register has the key {min(unknown)!r}{hint}")
+    return tables
 
 
 def load(

@@ -85,6 +85,8 @@ REFUSED = {
         "it lacks 'expects'. Run the suite ",
     ),
     "lacks-after-the-record": (f"{record()}lacks = []", "no record has the key 'lacks'; keys of "),
+    "unknown-key": ("foo = 1", "no register has the key 'foo'"),
+    "misspelt-key": ("lack = []", "no register has the key 'lack'; did you mean lacks?"),
     "repaired-without-a-record": (
         f'{INHERITS}repaired = ["test_it.py::test_x"]',
         "no inherited record names test_it.py::test_x",
