@@ -92,7 +92,7 @@ def draft(
     missing = (test for test in named if test.verdict == "not-offered")
     names = {fact.name for test in missing for fact in _failure(test).facts}
     lacks = sorted(names.union(tables.pop("lacks", ())))
-    if register_file is not None and (repaired := _repaired(tables, register_file, judged, suite)):
+    if register_file is not None and (repaired := _repaired(tables, register_file, named, suite)):
         tables["repaired"] = repaired
     lists = {key: tables.pop(key, []) for key in ("drafted", "divergence")}
     left = {
@@ -117,14 +117,22 @@ def _passes(test: TestVerdict) -> bool:
 
 
 def _repaired(
-    tables: Mapping[str, Any], path: Path, judged: Sequence[TestVerdict], suite: Path
+    tables: Mapping[str, Any], path: Path, tests: Sequence[TestVerdict], suite: Path
 ) -> list[str]:
-    """Return ``repaired`` of a register, with the inherited tests that pass now."""
+    """Return ``repaired`` of a register, with the inherited tests that pass now.
+
+    If only some cases of a test pass, it has these cases.
+    """
+    found: list[str] = [*tables.get("repaired", ())]
     records = register.inherited_records(tables, path, suite / "registers")
-    inherited = (name for record in records for name in record.tests)
-    passing = [test for test in judged if _passes(test)]
-    passed = (name for name in inherited if any(_is_named_by(name, test) for test in passing))
-    return list(dict.fromkeys([*tables.get("repaired", ()), *passed]))
+    passed = {_node_id(test) for test in tests if _passes(test)}
+    for record in records:
+        for name in record.tests:
+            own = dict.fromkeys(_node_id(test) for test in tests if _is_named_by(name, test))
+            cases = [case for case in own if case in passed]
+            is_whole = own.keys() <= passed | record.repaired
+            found += [name] if cases and is_whole else cases
+    return list(dict.fromkeys(found))
 
 
 def _update(

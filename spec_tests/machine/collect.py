@@ -116,7 +116,8 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (path := register_of(config)) is not None:
         records = register.load(path, specification, suite / "registers")
         register.require_expects(records)
-        register.assign_records(conformance, records, suite, whole=whole)
+        all_cases = not _is_narrowed(config)
+        register.assign_records(conformance, records, suite, whole=whole, all_cases=all_cases)
     done = set(_resumed_tests(config))
     left_out = [
         item
@@ -162,12 +163,16 @@ def _is_in_chapter(path: Path, suite: Path) -> bool:
 
 
 def _is_whole_suite(config: pytest.Config) -> bool:
-    # Options that select tests may leave out tests of a clause.
-    selections = ("keyword", "markexpr", "lf", "deselect", "own_tests", "ignore", "ignore_glob")
-    narrowed = any(config.getoption(selection, default=None) for selection in selections)
     roots = {Path(arg).resolve() for arg in config.args}
     suite = suite_of(config)
-    return not narrowed and (suite in roots or suite.parent in roots)
+    return not _is_narrowed(config) and (suite in roots or suite.parent in roots)
+
+
+def _is_narrowed(config: pytest.Config) -> bool:
+    """Return whether options or node ids may leave out tests of a clause, or cases of a test."""
+    selections = ("keyword", "markexpr", "lf", "deselect", "own_tests", "ignore", "ignore_glob")
+    given = any(config.getoption(selection, default=None) for selection in selections)
+    return given or any("::" in arg for arg in config.args)
 
 
 def _resumed_tests(config: pytest.Config) -> list[str]:

@@ -26,7 +26,7 @@ from spec_tests.machine import clauses, programs, register, time_limit, verdicts
 from spec_tests.machine.capabilities import skip_missing
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.fixtures import register_of
-from spec_tests.machine.options import options_for_test, target_of
+from spec_tests.machine.options import options_for_test, suite_of, target_of
 from spec_tests.machine.register import Divergence
 from spec_tests.machine.target import missing_name, not_offered_text
 
@@ -150,12 +150,10 @@ def _judge(
 def _describe_remedy(item: pytest.Item, records: Sequence[Divergence]) -> str:
     """Return how a register no longer expects the failure of a test that passes."""
     path = register_of(item.config)
-    inherited = [name for record in records if record.file != str(path) for name in record.tests]
-    ids = item.nodeid, register.without_parameters(item.nodeid)
-    entries = [name for name in inherited if any(node_id.endswith(name) for node_id in ids)]
-    if not entries:
+    if path is None or all(record.file == str(path) for record in records):
         return "remove the test from the record, or leave it out (-k) if it fails only sometimes"
-    return f"the record is inherited, so add {entries[0]!r} to `repaired` of {path}"
+    name = register.name_of(item, suite_of(item.config))
+    return f"the record is inherited, so add {name!r} to `repaired` of {path}"
 
 
 def _report_failure(

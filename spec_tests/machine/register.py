@@ -57,6 +57,7 @@ class Divergence:
         versions: The versions to which the record applies, such as ``torch>=2.11``; empty for all.
         reason: Why the target is left as it is, or an empty text.
         file: The register.
+        repaired: Single cases of the tests that the register that inherits the record excepts.
     """
 
     id: str
@@ -69,6 +70,7 @@ class Divergence:
     versions: str = ""
     reason: str = ""
     file: str = ""
+    repaired: frozenset[str] = frozenset()
 
     @property
     def clauses(self) -> tuple[str, ...]:
@@ -97,6 +99,10 @@ class Divergence:
     def applies(self) -> bool:
         """Whether the record applies to the installed version."""
         return not self.versions or is_satisfied(self.versions)
+
+    def applies_to(self, test: str) -> bool:
+        """Return whether the record applies to one of its tests in the installed version."""
+        return self.applies and test not in self.repaired
 
 
 @dataclass(frozen=True)
@@ -166,18 +172,25 @@ def inherited_records(tables: Mapping[str, Any], path: Path, folder: Path) -> li
         text = f"the suite has no other register {tables['inherits']!r}, which it inherits"
         raise input_files.refuse(path, text)
     records = load(folder / name, folder=folder)
-    stale = repaired - {test for record in records for test in record.tests}
-    if stale:
-        raise input_files.refuse(path, f"no inherited record names {min(stale)}")
+    inherited = {test for record in records for test in record.tests}
+    for test in sorted(repaired):
+        if inherited.isdisjoint((test, without_parameters(test))):
+            raise input_files.refuse(path, f"no inherited record names {test}")
     left = [tuple(test for test in record.tests if test not in repaired) for record in records]
     return [
-        replace(record, tests=tests) for record, tests in zip(records, left, strict=True) if tests
+        replace(
+            record,
+            tests=tests,
+            repaired=frozenset(case for case in repaired if without_parameters(case) in tests),
+        )
+        for record, tests in zip(records, left, strict=True)
+        if tests
     ]
 
 
 def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
     source = f"{path}: divergence {table.get('id')}"
-    unknown = table.keys() - Divergence.__dataclass_fields__.keys()
+    unknown = table.keys() - (Divergence.__dataclass_fields__.keys() - {"file", "repaired"})
     if unknown:
         problem = f"no record has the key {min(unknown)!r}; keys of a register stand before it"
         raise input_files.refuse(source, problem)
@@ -200,7 +213,12 @@ def require_expects(records: Iterable[Divergence]) -> None:
 
 
 def assign_records(
-    items: Iterable[pytest.Item], records: Iterable[Divergence], root: Path, *, whole: bool
+    items: Iterable[pytest.Item],
+    records: Iterable[Divergence],
+    root: Path,
+    *,
+    whole: bool,
+    all_cases: bool = False,
 ) -> None:
     """Store, for each test, the records that expect its failure in the installed version.
 
@@ -208,14 +226,18 @@ def assign_records(
         items: The collected tests.
         records: The records of the register.
         root: The folder to which the node ids of records are relative.
-        whole: Whether the whole suite was collected, so that each recorded parameter must exist.
+        whole: Whether the whole suite was collected, so that each recorded case must exist.
+        all_cases: Whether all cases of each collected test were collected.
 
     Raises:
-        pytest.UsageError: A record names a test that does not exist. Parameters are checked only
-            with ``whole``.
+        pytest.UsageError: A record, or ``repaired``, names a test that does not exist, or one of
+            its cases, if these were collected.
     """
     records_of: dict[str, list[Divergence]] = {}
+    unused = {}
     for record in records:
+        for case in record.repaired:
+            unused[case] = _absent_test_error(record, case, "remove it from `repaired`")
         for test in record.tests:
             if not is_defined(test, root):
                 command = f"parallel-conformance draft --divergences {record.file}"
@@ -223,18 +245,26 @@ def assign_records(
                     record, test, f"`{command}` prints the register without it"
                 )
             records_of.setdefault(test, []).append(record)
-    unused = {*records_of}
+            unused[test] = _absent_test_error(record, test, "remove it from the record")
+    collected: set[str] = set()
     for item in items:
-        # In an installed suite, the path in ``item.nodeid`` is relative to another folder.
-        _, _, inside = item.nodeid.partition("::")
-        name = f"{item.path.relative_to(root).as_posix()}::{inside}"
+        name = name_of(item, root)
         names = name, without_parameters(name)
-        unused.difference_update(names)
-        found = [record for name in names for record in records_of.get(name, ())]
-        item.stash[RECORDS] = [*dict.fromkeys(record for record in found if record.applies)]
-    if whole and unused:
-        test = min(unused)
-        raise _absent_test_error(records_of[test][0], test, "remove it from the record")
+        collected.update(names)
+        found = [record for each in names for record in records_of.get(each, ())]
+        item.stash[RECORDS] = [
+            record for record in dict.fromkeys(found) if record.applies_to(name)
+        ]
+    for test in sorted(unused.keys() - collected):
+        if whole or (all_cases and without_parameters(test) in collected):
+            raise unused[test]
+
+
+def name_of(item: pytest.Item, root: Path) -> str:
+    """Return the node id of a test relative to the folder of the suite, as records have it."""
+    # In an installed suite, the path in ``item.nodeid`` is relative to another folder.
+    _, _, inside = item.nodeid.partition("::")
+    return f"{item.path.relative_to(root).as_posix()}::{inside}"
 
 
 def is_defined(test: str, root: Path) -> bool:

@@ -131,9 +131,16 @@ def test_a_draft_adds_inherited_tests_that_pass_to_those_that_are_repaired(old_r
     old_register.rename(folder / "registers" / "old.toml")
     own = folder / "own.toml"
     own.write_text('inherits = "old"\nrepaired = ["a.py::three"]\n')
-    tests = [verdict("one[1]", "stale", kind="stale-record"), verdict("two", "x")]
+    stale = [verdict(f"one[{case}]", "stale", kind="stale-record") for case in (1, 2)]
+    tests = [*stale, verdict("two", "x")]
     drafted = draft_again(tests, own)
     assert drafted["repaired"] == ["a.py::three", "a.py::one"]
+    known = replace(verdict("one[3]", "x"), verdict="known")
+    drafted = draft_again([*tests, known], own)
+    assert drafted["repaired"] == ["a.py::three", "a.py::one[1]", "a.py::one[2]"]
+    own.write_text('inherits = "old"\nrepaired = ["a.py::one[1]", "a.py::one[2]"]\n')
+    drafted = draft_again([*map(verdict, ("one[1]", "one[2]")), *tests[2:], known], own)
+    assert drafted["repaired"] == ["a.py::one[1]", "a.py::one[2]"]
 
 
 def test_a_draft_gives_a_register_of_an_earlier_suite_the_facts_of_its_tests(old_register, capsys):

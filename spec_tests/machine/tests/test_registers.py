@@ -34,6 +34,18 @@ def test_one(target, name): getattr(target.comm, name)
 @clause("a.two")
 def test_two(target): pass
 """
+#: A suite with a test of three cases, of which two pass; the verdicts if its register knows it.
+THREE_CASES = """
+@clause("a.one")
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_one(target, number): assert number
+@clause("a.two")
+def test_two(target): pass
+"""
+CASES_JUDGED = {
+    **{"test_one[0]": "known", "test_one[1]": "pass", "test_one[2]": "pass"},
+    "test_two": "pass",
+}
 DECLARED = "not offered, as the register declares: "
 OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
 #: For each case: a suite, the declared names, the exit status, and a printed text.
@@ -150,6 +162,31 @@ def test_an_inherited_record_of_a_passing_test_needs_an_entry_of_repaired(
     result, found = run_with_register(PASSING, INHERITS)
     assert found["test_one"] == "fail"
     assert "add 'test_it.py::test_one' to `repaired` of own.toml" in result.stdout.str()
+
+
+def test_repaired_excepts_single_cases_of_an_inherited_record(run_with_register, pytester):
+    pytester.mkdir("registers").joinpath("base.toml").write_text(record("assert: number"))
+    passing = [f"test_it.py::test_one[{number}]" for number in (1, 2)]
+    result, found = run_with_register(THREE_CASES, INHERITS)
+    assert found == {**CASES_JUDGED, "test_one[1]": "fail", "test_one[2]": "fail"}
+    for test in passing:
+        assert f"add '{test}' to `repaired` of own.toml" in result.stdout.str()
+    result, found = run_with_register(THREE_CASES, f"{INHERITS}repaired = {json.dumps(passing)}")
+    assert found == CASES_JUDGED
+    assert result.ret == OK
+
+
+@pytest.mark.parametrize("key", ["tests", "repaired"])
+def test_an_unknown_case_of_a_collected_test_is_refused(run_with_register, pytester, key):
+    base, unknown = record("assert: number"), "test_it.py::test_one[9]"
+    pytester.mkdir("registers").joinpath("base.toml").write_text(base)
+    text = base + record("assert: number", test="test_one[9]").replace("X-1", "X-2")
+    if key == "repaired":
+        text = f'{INHERITS}repaired = ["{unknown}"]'
+    result, _ = run_with_register(THREE_CASES, text, "--clause=a.one")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"names a test that does not exist: {unknown}; remove it" in result.stderr.str()
+    assert run_with_register(THREE_CASES, text, "-k", "test_one[0]")[0].ret == OK
 
 
 def test_recorded_selects_the_clauses_of_the_register(run_with_register):
