@@ -183,7 +183,7 @@ def main() -> int:
     if key not in known:
         print(f"counts.toml has no counts for {key}; it has {', '.join(known)}")
         return 0
-    # Which idle worker takes which device changes the number of switches.
+    # The number of switches depends on the worker that a device gets.
     if smaller := [each for each in find_growth(known[key], counts) if "switches" not in each]:
         print("the counts are now smaller: lower them in counts.toml", *smaller, sep="\n  ")
     growth = find_growth(counts, known[key])

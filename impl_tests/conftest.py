@@ -13,7 +13,7 @@ collect_ignore = ["consumers", "sweep"]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let the plugin of the simulator check each test for races."""
+    """Mark each test, so that the plugin of the simulator checks it for races."""
     item.add_marker("races")
 
 

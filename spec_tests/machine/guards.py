@@ -64,7 +64,7 @@ def _is_of_suite(error: BaseException) -> bool:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let the plugin of the simulator check the test of a clause for races."""
+    """Mark a test of a clause, so that the plugin of the simulator checks it for races."""
     if clauses.clauses_of_test(item):
         item.add_marker("races")
 
