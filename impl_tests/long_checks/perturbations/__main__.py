@@ -11,7 +11,7 @@ from pathlib import Path
 
 from impl_tests.long_checks.perturbations import DEVICES, TABLE, forks, load, replacement
 from impl_tests.long_checks.perturbations.collected import CollectedTests, call_with_tests
-from impl_tests.long_checks.perturbations.kinds import undo
+from impl_tests.long_checks.perturbations.kinds import KINDS, undo
 from spec_tests import simulator
 from spec_tests.machine import clauses
 
@@ -33,7 +33,9 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--table", type=Path, default=TABLE, help="default: %(default)s")
     options = parser.parse_args()
-    selected = _select(options.clauses)  # Refuse an unknown name before the tests are collected.
+    # Refuse an unknown name before the tests are collected.
+    selected = _select(options.clauses)
+    check_names(load(options.table))
     # Imports before the forks save each process a second.
     for name in ("torch.fx.experimental.symbolic_shapes", "numpy", replacement.TARGET):
         importlib.import_module(name)
@@ -54,6 +56,23 @@ def _select(names: Sequence[str]) -> set[str]:
         if not any(clause.is_named_by(name) for clause in known.values()):
             raise SystemExit(f"no clause is called {name}")
     return {n for n, c in known.items() if not names or any(map(c.is_named_by, names))}
+
+
+def check_names(perturbations: Iterable[str]) -> None:
+    """End the program if the function or the kind of a perturbation does not exist.
+
+    The error of such a perturbation would count as a failed test.
+    """
+    for perturbation in perturbations:
+        function, kind = perturbation.split()
+        kinds = simulator.FAULTS if function == DEVICES else KINDS
+        if kind.partition(":")[0] not in kinds:
+            raise SystemExit(f"{perturbation}: no kind has this name: {', '.join(kinds)}")
+        if function != DEVICES:
+            try:
+                replacement.signature_of(function)
+            except (AttributeError, ImportError) as error:
+                raise SystemExit(f"{perturbation}: no function has this name") from error
 
 
 def _check(tests: CollectedTests, selected: set[str], options: argparse.Namespace) -> int:

@@ -7,9 +7,7 @@ from itertools import chain
 
 import pytest
 
-from impl_tests.long_checks.perturbations import DEVICES, __main__, load, replacement
-from impl_tests.long_checks.perturbations.kinds import KINDS
-from spec_tests import simulator
+from impl_tests.long_checks.perturbations import __main__, load, replacement
 from spec_tests.machine import clauses
 
 TABLE = load()
@@ -36,14 +34,15 @@ def test_every_clause_has_one_perturbation():
 
 
 def test_function_and_kind_of_a_perturbation_exist():
-    assert [perturbation for perturbation in TABLE if not exists(perturbation)] == []
+    __main__.check_names(TABLE)
 
 
-def exists(perturbation):
-    function, kind = perturbation.split()
-    if function == DEVICES:
-        return kind in simulator.FAULTS
-    return replacement.signature_of(function) and kind.partition(":")[0] in KINDS
+@pytest.mark.parametrize(
+    "perturbation", ["comm.scatter rotate", "comm.scater rotated", "devices rotated"]
+)
+def test_a_perturbation_with_an_unknown_function_or_kind_is_refused(perturbation):
+    with pytest.raises(SystemExit, match=f"{perturbation}: no "):
+        __main__.check_names([perturbation])
 
 
 class FailingTests:
