@@ -192,8 +192,14 @@ def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
     source = f"{path}: divergence {table.get('id')}"
     unknown = table.keys() - (Divergence.__dataclass_fields__.keys() - {"file", "repaired"})
     if unknown:
-        problem = f"no record has the key {min(unknown)!r}; keys of a register stand before it"
-        raise input_files.refuse(source, problem)
+        name = min(unknown)
+        # TOML takes a key of the register that follows a record for one of the record.
+        hint = (
+            "; keys of a register stand before its records"
+            if name in Tables.__dataclass_fields__
+            else clauses.hint(name, Divergence.__dataclass_fields__)
+        )
+        raise input_files.refuse(source, f"no record has the key {name!r}{hint}")
     return input_files.convert({**table, "file": str(path)}, Divergence, source)
 
 

@@ -97,6 +97,10 @@ REFUSED = {
         "it lacks 'expects'. Run the suite ",
     ),
     "lacks-after-the-record": (f"{record()}lacks = []", "no record has the key 'lacks'; keys of "),
+    "misspelt-key-of-a-record": (
+        record().replace("expects", "expcts"),
+        "no record has the key 'expcts'; did you mean expects?",
+    ),
     "unknown-key": ("foo = 1", "no register has the key 'foo'"),
     "misspelt-key": ("lack = []", "no register has the key 'lack'; did you mean lacks?"),
     "repaired-without-a-record": (
