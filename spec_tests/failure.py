@@ -275,7 +275,7 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
 def of_hidden(error: BaseException, other: BaseException) -> Failure:
     """Return the failure that an exception shows that cannot be shown, because of another one."""
     name = type(error).__name__
-    text = f"{name}: the error cannot be shown: {type(other).__name__}"
+    text = f"{name}: the error cannot be shown, because its text raises {type(other).__name__}"
     return Failure("error", (Fact("error", f"{name}: cannot be shown"),), text)
 
 
