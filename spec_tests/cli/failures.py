@@ -1,14 +1,14 @@
 """The failures of a run, by cause, and the programs that repeat them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from spec_tests.failure import Failure, shorten
 from spec_tests.machine import clauses, options, register, verdicts
-from spec_tests.machine.verdicts import TestVerdict
+from spec_tests.machine.verdicts import Evidence, TestVerdict
 from spec_tests.reporting.causes import causes_by_title
 
 #: The folder of the programs, below the current one.
@@ -97,15 +97,18 @@ class Failures:
         for head, causes in causes_by_title(evidence, self._violated).items():
             lines += [head]
             for cause, names in causes:
-                lines += self._describe(cause, names)
+                lines += self._describe(cause, names, evidence)
         return lines
 
-    def _describe(self, cause: str, names: list[str]) -> list[str]:
+    def _describe(
+        self, cause: str, names: list[str], evidence: Mapping[str, Evidence]
+    ) -> list[str]:
         names = sorted(names, key=lambda name: (name in self._violated, name))
         lines = [f"FAIL {clauses.format_count(len(names))}: {cause}"]
-        lines += [
-            f"  {name}  {self._commands.get(name, '')}".rstrip() for name in names[:MAX_CLAUSES]
-        ]
+        for name in names[:MAX_CLAUSES]:
+            compared = register.compare_with_reference([name], evidence[name].failure)
+            way = f" ({register.OTHERWISE})" if compared.endswith(register.OTHERWISE) else ""
+            lines.append(f"  {name}{way}  {self._commands.get(name, '')}".rstrip())
         if more := len(names[MAX_CLAUSES:]):
             lines.append(f"  and {clauses.format_count(more, 'more clause')}")
         return lines

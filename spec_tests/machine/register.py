@@ -32,6 +32,8 @@ LACKS = pytest.StashKey[frozenset[str]]()
 RECORD_KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 #: The kind of a record that ``draft`` has written, if it has no other.
 DRAFTED_KIND = "target-bug"
+#: The words for a clause that torch.nn.parallel violates by other facts than a run.
+OTHERWISE = "in another way"
 #: An entry of ``expects`` that says nothing about the error.
 _ONLY_A_CLASS = re.compile(r"error[\w ]*: *(?!missing)\w*:? *")
 
@@ -375,7 +377,7 @@ def compare_with_reference(
         return f"{REFERENCE} violates it; this run does not say whether in the same way"
     records = [each for each in _of_reference(torch) if not {*names}.isdisjoint(each.clauses)]
     is_same = any(failure.is_expected(record.expects) for record in records)
-    return f"{REFERENCE} violates it{', too' if is_same else ' in another way'}"
+    return f"{REFERENCE} violates it{', too' if is_same else f' {OTHERWISE}'}"
 
 
 def is_satisfied(text: str, installed: str | None = None) -> bool:
