@@ -72,29 +72,39 @@ class _Timer:
     """
 
     def __init__(self, path: Path, limits: Limits) -> None:
-        self._path, self._limits, self._thread = path, limits, threading.get_ident()
-        self.ended = threading.Event()
-        threading.Thread(target=self._wait, daemon=True).start()
+        self._limits, self._test_thread = limits, threading.get_ident()
+        self._file, self._ended = path.open("w", encoding="utf-8"), threading.Event()
+        # The test may keep the interpreter lock before the thread runs for the first time.
+        self._arm()
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+        self._thread.start()
 
-    def _wait(self) -> None:
-        """End the process at the limit.
+    def cancel(self) -> None:
+        """End the timer; the next one may start after it."""
+        self._ended.set()
+        self._thread.join()
 
-        If a thread hangs in C and keeps the interpreter lock, this function does not run any more,
-        and faulthandler ends the process.
+    def _arm(self) -> None:
+        """Let faulthandler end the process if `_wait` does not run any more.
+
+        This is so if a thread hangs in C and keeps the interpreter lock.
         """
         limit = 2 * (self._limits.seconds or EXAMPLE_LIMIT)
-        with self._path.open("w", encoding="utf-8") as file:
-            while True:
-                faulthandler.dump_traceback_later(limit, exit=True, file=file)
-                if self.ended.wait(1):
-                    faulthandler.cancel_dump_traceback_later()
-                    return
+        faulthandler.dump_traceback_later(limit, exit=True, file=self._file)
+
+    def _wait(self) -> None:
+        """End the process at the limit."""
+        with self._file as file:
+            while not self._ended.wait(1):
                 if text := self._limits.reached():
-                    stack = traceback.format_stack(sys._current_frames()[self._thread])[-_FRAMES:]
+                    frame = sys._current_frames()[self._test_thread]
+                    stack = traceback.format_stack(frame)[-_FRAMES:]
                     with suppress(OSError):  # The disk may be full.
                         file.write(f"{text}:\n{''.join(stack)}")
                         file.flush()
                     os._exit(1)
+                self._arm()
+            faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
@@ -108,7 +118,7 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
     limits = Limits(settings.timeout if is_given or not is_single else None)
     item.stash[_LIMITS] = limits
     # pytest-timeout calls it at the end of the test.
-    item.cancel_timeout = _Timer(_path(worker), limits).ended.set
+    item.cancel_timeout = _Timer(_path(worker), limits).cancel
     return True
 
 
