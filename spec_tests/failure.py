@@ -52,6 +52,7 @@ PROPERTIES = (
     *("class", "dtype", "shape", "strides", "device", "layout", "coalesced", "requires_grad"),
     *("aliasing", "values", "members", "value", "identity", "missing", "not None"),
     *("count or order", "race", "early free", "ended", "time limit"),
+    *("current device", "current stream"),
 )
 #: What follows the first word of a place: ``gradient of weight``, ``output.hidden``.
 _FIRST_WORD = re.compile(r"[ .]")

@@ -45,7 +45,8 @@ def read(topology: Topology) -> dict[str, Any]:
         state[f"autocast of {kind}"] = _read_autocast(kind)
     if torch.accelerator.is_available():
         state["current device"] = torch.accelerator.current_device_index()
-        state |= {f"stream of {stream.device}": stream for stream in _current_streams(topology)}
+        streams = _current_streams(topology)
+        state |= {f"current stream ({stream.device})": stream for stream in streams}
     return state
 
 
@@ -96,8 +97,6 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, st
 
 def _describe(name: str, before: Any, after: Any) -> str:
     """Return ``current device: 1, before 0``; only the name if the values are no simple ones."""
-    if isinstance(after, torch.Stream):
-        return f"current {name}"
     is_simple = isinstance(after, bool | int | str | torch.dtype | torch.device)
     return f"{name}: {after}, before {before}" if is_simple else name
 

@@ -292,4 +292,4 @@ class LeavingCall:
 def test_a_call_that_leaves_device_and_stream_changed_is_noticed_each_time(target, topology):
     first, second = (observe(LeavingCall(), target, topology).changes for _ in range(2))
     device = topology.device(1)
-    assert list(first) == list(second) == ["current device", f"stream of {device}"]
+    assert list(first) == list(second) == ["current device", f"current stream ({device})"]
