@@ -216,7 +216,7 @@ class DataParallel(Wrapper[T]):
             method: The name of a method of the module, such as ``"generate"``, that computes a
                 batch. By default the module is called.
             in_flight: The largest number of batches that were taken from ``batches`` and whose
-                outputs were not yielded. By default two for each device.
+                outputs were not yielded. By default four for each device.
             ordered: Whether outputs have the order of the batches. Otherwise each is yielded when
                 it is ready.
             return_exceptions: Whether the exception of a batch is yielded in place of its output,
@@ -243,7 +243,7 @@ class DataParallel(Wrapper[T]):
             such as a step of an optimizer, applies to all batches that are taken afterwards;
             ``docs/evaluation.md`` lists the changes that are found later, or only at the end.
         """
-        limit = 2 * max(1, len(self.device_ids))
+        limit = 4 * max(1, len(self.device_ids))
         if in_flight is not None:
             limit = min(as_int("in_flight", in_flight), sys.maxsize)
         if limit < 1:

@@ -185,12 +185,12 @@ def test_batches_are_computed_one_by_one_in_turn(topology):
 def test_a_replica_takes_the_next_batch_while_the_caller_has_control(topology):
     wrapper = wrapped(topology, 2, Waiting())
     with torch.no_grad():
-        outputs = wrapper.map(batches_of([2] * 8, topology.device(0)))
+        outputs = wrapper.map(batches_of([2] * 16, topology.device(0)))
         next(outputs)
-        # By default two batches for each device may be in flight.
-        assert wait_until(lambda: len(COMPUTED) == 4)
+        # By default four batches for each device may be in flight.
+        assert wait_until(lambda: len(COMPUTED) == 8)
         outputs.close()
-    assert len(COMPUTED) == 4
+    assert len(COMPUTED) == 8
 
 
 def test_each_batch_has_the_state_of_the_caller(topology):
