@@ -33,11 +33,12 @@ def main(options: argparse.Namespace) -> int:
     for kind, name, before, after in changed:
         if kind != GONE:
             print(f"{kind:<15} {before:>11} -> {after:<11} {name}")
-    if gone := sum(kind == GONE for kind, *_ in changed):
+    gone = sum(kind == GONE for kind, *_ in changed)
+    if gone:
         text = f"{clauses.format_count(gone)} that the new run does not decide (--to lists them)"
         print(f"{GONE:<15} {text}")
     count = sum(kind == REGRESSION for kind, *_ in changed)
-    others, number = len(changed) - count, len(new.verdicts)
+    others, number = len(changed) - count - gone, len(new.verdicts)
     total = f"{count} regressions, {others} other changes, {clauses.format_count(number)}"
     print(total)
     if options.to:
