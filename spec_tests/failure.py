@@ -60,6 +60,8 @@ _FIRST_WORD = re.compile(r"[ .]")
 _MAX_TEXT, _MAX_LINE, _MAX_FACT = 1500, 160, 80
 #: The length in characters of a title, which may have two values.
 _MAX_TITLE = 280
+#: A short part of a word at the end or the beginning of a text, with the space.
+_PART_AT_END, _PART_AT_BEGINNING = re.compile(r" \S{1,20}$"), re.compile(r"^\S{1,20} ")
 #: A part of an error's text that depends on the drawn values: numbers and words with a digit,
 #: containers, dtypes, and absolute paths.
 _DRAWN = re.compile(
@@ -330,8 +332,10 @@ def show(value: object) -> str:
 
 def shorten(text: str, length: int) -> str:
     """Leave out the middle of a long text, because a traceback ends with its error."""
-    half = length // 2
-    return text if len(text) <= length else f"{text[:half]} … {text[-half:]}"
+    if len(text) <= length:
+        return text
+    first, last = text[: length // 2], text[-(length // 2) :]
+    return f"{_PART_AT_END.sub('', first)} … {_PART_AT_BEGINNING.sub('', last)}"
 
 
 def _expression(traceback: TracebackType | None, test: Path | None) -> str | None:

@@ -445,6 +445,7 @@ def _shorten_both(found: str, wanted: str, length: int) -> tuple[str, str]:
     """Shorten two texts; leave out what they begin with if they differ only after it."""
     start = sum(takewhile(bool, map(eq, found, wanted))) - length // 4
     if max(len(found), len(wanted)) > length and start > 0:
+        start = max(start - 20, found.rfind(" ", 0, start) + 1)  # where a word begins
         found, wanted = f"… {found[start:]}", f"… {wanted[start:]}"
     return shorten(found, length), shorten(wanted, length)
 

@@ -1,5 +1,6 @@
 """Comparison of outcomes: the facts that differ, their texts, and random numbers."""
 
+import re
 import warnings
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
@@ -269,6 +270,10 @@ class WarningCall:
         warnings.warn(target.name, stacklevel=1)
 
 
+#: The words of the text: none of them is cut.
+WORDS = {*"a found right warnings count or order output is expected the userwarning".split()}
+
+
 def test_two_long_warnings_are_shortened_separately(topology):
     found, expected = (SimpleNamespace(name=f"a {word * 99}") for word in ("found ", "right "))
     with pytest.raises(CheckError) as caught:
@@ -277,6 +282,7 @@ def test_two_long_warnings_are_shortened_separately(topology):
         own, _, other = text.partition(", expected ")
         assert ("found" in own, "right" in own) == (True, False)
         assert ("found" in other, "right" in other) == (False, True)
+        assert set(re.findall(r"[a-z]+", text.lower())) <= WORDS
 
 
 class LeavingCall:
