@@ -21,7 +21,16 @@ from unittest.mock import patch
 import pytest
 from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
 
-from spec_tests.failure import Fact, Failure, forget, noted_error, of_exception, of_hidden, show
+from spec_tests.failure import (
+    CheckError,
+    Fact,
+    Failure,
+    forget,
+    noted_error,
+    of_exception,
+    of_hidden,
+    show,
+)
 from spec_tests.machine import clauses, programs, register, time_limit, verdicts
 from spec_tests.machine.capabilities import skip_missing
 from spec_tests.machine.clauses import Clause
@@ -82,7 +91,10 @@ def _observed(test: Callable[..., Any], item: pytest.Item) -> Callable[..., Any]
         except HypothesisException:
             raise
         except (Exception, pytest.fail.Exception) as error:
-            item.stash[_EXAMPLES].append(of_exception(error, item.path))
+            failure = of_exception(error, item.path)
+            if isinstance(error, CheckError):
+                error.failure = failure  # The next example forgets it.
+            item.stash[_EXAMPLES].append(failure)
             raise
 
     return observed

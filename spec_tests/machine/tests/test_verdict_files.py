@@ -63,6 +63,12 @@ def test_replica(target):
     thread.start()
     thread.join()
     raise RuntimeError(f"Caught in replica 1.\\nTraceback:\\n{errors[0]}")
+@clause("a.one")
+@given(number=st.just(1))
+def test_once(target, number):
+    if not errors[1:]:
+        check()
+        raise type(errors[1])(f"Caught in replica 1.\\nTraceback:\\n{errors[1]}")
 @clause("a.two")
 def test_two(target): pass
 """
@@ -73,6 +79,7 @@ FAILURES = {
     "larger[rank]": ("fail", "differs", "number = 1", ["first: value", "rank: value"]),
     "made": ("fail", "differs", "data_parallel(1)", ["output: value"]),
     "replica": ("fail", "differs", "", ["output: value"]),
+    "once": ("fail", "differs", "number = 1", ["output: value"]),
 }
 
 
