@@ -261,6 +261,12 @@ def _create_by_hook(module: nn.Module) -> Any:
     replica: Any = module._replicate_for_data_parallel()  # type: ignore[no-untyped-call] # torch leaves it untyped
     replica._former_parameters = FormerParameters()
     state = replica.__dict__
+    if isinstance(module, torch.fx.GraphModule):  # Its method loses hooks and most attributes.
+        for name, value in module.__dict__.items():
+            if name in _HOOKS:
+                state[name] = value.copy()
+            elif name not in state or name == "_is_full_backward_hook":
+                state[name] = value
     state.pop("_compiled_call_impl", None)
     # The method may keep the parameters, as that of `torch.fx.GraphModule` does. Without them, an
     # assignment of a copy sets an attribute.

@@ -27,6 +27,21 @@ def test_global_registration_hooks_are_called_with_the_children_of_replicas():
     assert seen == ["0", "0"]
 
 
+def test_hooks_and_attributes_of_a_graph_module_are_kept():
+    module, seen = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2))), []
+    module.factor, module.layer = 7, module.get_submodule("0")
+    module.register_forward_hook(lambda called, _, output: output * called.factor)
+    module.register_full_backward_hook(lambda *_: seen.append("full"))
+    module.layer.register_forward_pre_hook(lambda *_, **__: seen.append("layer"), with_kwargs=True)
+    x = torch.ones(1, 2, requires_grad=True)
+    for replica in replicate(module, CPUS, with_parameters=True):
+        assert replica.layer is replica.get_submodule("0") is not module.layer
+        output = replica(x)
+        assert torch.equal(output, 7 * nn.functional.linear(x, *module.parameters()))
+        output.sum().backward()
+    assert seen == ["layer", "full"] * 2
+
+
 def test_replica_can_be_replicated():
     inner, _ = replicate(replicate(nn.Linear(2, 2), CPUS)[0], CPUS)
     assert inner._former_parameters == {}
