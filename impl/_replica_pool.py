@@ -255,13 +255,21 @@ def _split(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     return ((), batch) if isinstance(batch, Mapping) else ((batch,), {})
 
 
+#: The iterators whose next step runs no code that may change the module.
+_WITHOUT_CODE = {type(iter(each)) for each in ([], (), {}.values())}
+
+
 def map_batches(
     batches: Iterator[Any],
     update: Callable[[], None],
     pool: ReplicaPool,
     limit: int,
 ) -> Generator[Any]:
-    """Yield the outputs. ``update`` is called when batches are taken after a ``yield``."""
+    """Yield the outputs.
+
+    ``update`` is called when a batch is taken after a ``yield``, or after other code of the user.
+    """
+    runs_code = type(batches) not in _WITHOUT_CODE
     begun, has_ended, failure = 0, False, None
     try:
         while True:
@@ -269,7 +277,7 @@ def map_batches(
                 try:
                     first = begun
                     for batch in islice(batches, limit - len(pool.in_flight)):
-                        if begun == first:
+                        if runs_code or begun == first:
                             update()
                         pool.add(begun, batch)
                         begun += 1

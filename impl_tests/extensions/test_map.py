@@ -193,6 +193,23 @@ def test_a_replica_takes_the_next_batch_while_the_caller_has_control(topology):
     assert len(COMPUTED) == 8
 
 
+@pytest.mark.parametrize("in_flight", [1, 8])
+def test_a_change_by_the_iterator_applies_to_the_batches_after_it(topology, in_flight):
+    module = nn.Linear(2, 2)
+    module.step = 0
+    module.register_forward_hook(lambda replica, *_: replica.step)
+    wrapper = wrapped(topology, 2, module)
+
+    def batches():
+        for module.step in range(8):
+            yield torch.ones(2, 2)
+
+    with torch.no_grad():
+        outputs = [*wrapper.map(batches(), in_flight=in_flight)]
+    assert all(output >= step for step, output in enumerate(outputs))
+    assert outputs[-1] == 7
+
+
 def test_each_batch_has_the_state_of_the_caller(topology):
     """Also in a thread that has computed the batch before."""
     variable, local = contextvars.ContextVar("variable"), threading.local()
