@@ -256,7 +256,7 @@ def _split(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 
 #: The iterators whose next step runs no code that may change the module.
-_WITHOUT_CODE = {type(iter([])), type(iter(()))}
+_WITHOUT_CODE: set[type] = {type(iter([])), type(iter(()))}
 
 
 def map_batches(

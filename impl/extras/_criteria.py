@@ -100,9 +100,11 @@ def losses_and_weights(criterion: Criterion, output: Any, target: Tensor) -> tup
         options = {**source.keywords, "size_average": None, "reduce": None, "reduction": "none"}
         function = partial(function, **options)
     ignored = source.option("ignore_index")
-    counted = target != (-100 if ignored is None else ignored)
+    # In uint8, -100 would be 156, and an index would be a mask.
+    classes = target.long()
+    counted = classes != (-100 if ignored is None else ignored)
     weight = source.option("weight")
-    weights: Any = counted if weight is None else weight[target.where(counted, 0)] * counted
+    weights: Any = counted if weight is None else weight[classes.where(counted, 0)] * counted
     return function(output, target), weights
 
 

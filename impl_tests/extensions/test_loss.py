@@ -254,6 +254,19 @@ def test_means_of_cross_entropy_count_targets(
     )
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_targets_of_uint8_are_classes(topology, weighted):
+    count = 200  # -100 is 156 in uint8.
+    compare(
+        topology,
+        2,
+        nn.Linear(3, count),
+        nn.CrossEntropyLoss(torch.rand(count) if weighted else None),
+        torch.rand(4, 3),
+        torch.tensor([156, 1, 2, 156], dtype=torch.uint8),
+    )
+
+
 def mean_over_positive_rows(output, target, least):
     is_positive = target > 0
     return (output[:, 0] ** 2 * is_positive).sum() / is_positive.sum().clamp(min=least)
