@@ -135,9 +135,12 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
         records = tensor.requires_grad and _records_gradients()
         # The first copy is another object: if it were a Parameter, the replica would have it in
         # `parameters()`.
-        return _copy_by_own_operators(
-            tensor.view_as(tensor) if records else tensor.detach(), devices
-        )
+        first = tensor.view_as(tensor) if records else tensor.detach()
+        if records:
+            # The gradient of a view has the memory of the view's gradient, which may be that of
+            # another parameter, too. Both would keep it, and add later gradients to it twice.
+            first.register_hook(Tensor.clone)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        return _copy_by_own_operators(first, devices)
     own_index, other_devices = _separate_own_device(bucket, devices)
     if bucket[0].requires_grad and _records_gradients():
         # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the

@@ -6,6 +6,7 @@ import weakref
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from impl import replicate
 from impl._bucket_copies import attached_copies
@@ -97,3 +98,17 @@ def test_a_gradient_is_summed_while_a_replica_still_computes_earlier_layers(topo
     loss = first(torch.randn(2, 2, 4, 4).to(devices[0])).square().sum().cpu()
     (loss + second[3:](middle).square().sum().cpu()).backward()
     assert waited == [True]
+
+
+@pytest.mark.parametrize("slots", [(0,), (0, 1), (0, 0)], ids=str)
+def test_parameters_of_a_wrapper_class_do_not_share_their_gradient(topology, slots):
+    # Autograd passes one gradient to both copies of a device.
+    device, pair = topology.device(0), []
+    for _ in range(2):
+        parts = (torch.zeros(2, device=device) for _ in range(2))
+        pair.append(TwoTensor(*parts).requires_grad_())
+    for count in (1, 2):
+        rows = attached_copies(pair, topology.take(slots))
+        sum(((one + other) * 2).to(device).sum() for one, other in rows).backward()
+        for each in pair:
+            assert each.grad.a.tolist() == [2.0 * len(slots) * count] * 2
