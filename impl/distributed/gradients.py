@@ -18,7 +18,12 @@ from torch.autograd import Function
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from .._torch_private import call_after_backward, has_accumulate_hooks, is_needed_in_backward
+from .._torch_private import (
+    call_after_backward,
+    call_with_inference_mode,
+    has_accumulate_hooks,
+    is_needed_in_backward,
+)
 from .process_group import Communicator
 from .serialization import describe
 
@@ -220,7 +225,10 @@ def get_reducer(
         # Free the old reducer first. This removes its hooks on the parameters.
         _REDUCERS.pop(module, None)
         del reducer
-        reducer = GradientReducer(module, communicator, options)
+        # Backward passes could not write to its tensors if they were made in inference mode.
+        reducer = call_with_inference_mode(
+            False, lambda: GradientReducer(module, communicator, options)
+        )
         _REDUCERS[module] = state, reducer
     reducer.check_hooks()
     return reducer

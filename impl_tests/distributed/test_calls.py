@@ -127,6 +127,17 @@ def call_with_hook(wrap):
     return copy_to_cpu(net.weight.grad)
 
 
+def train_after_inference_mode(wrap):
+    net = make_linear()
+    wrapped = wrap(net)
+    wrapped(make_rank_rows(2)).sum().backward()
+    net.bias.requires_grad_(False)
+    with torch.inference_mode():
+        wrapped(make_rank_rows(2))
+    wrapped(make_rank_rows(2)).sum().backward()
+    return copy_to_cpu(net.weight.grad)
+
+
 def save_and_load_state_dict(wrap):
     wrapped = wrap(nn.Sequential(make_linear(), nn.BatchNorm1d(2)))
     names = list(wrapped.state_dict())
@@ -146,6 +157,7 @@ PROGRAMS = {
     "rank 0 uses a parameter": (call_with_unused_parameters, [1.0, -1.0, -1.0]),
     "an idle rank": (call_with_unused_parameters, [2.0]),
     "hook of a parameter": (call_with_hook,),
+    "a frozen parameter, and inference mode": (train_after_inference_mode,),
     "state": (save_and_load_state_dict,),
 }
 
