@@ -204,7 +204,7 @@ class SequenceBranch(Branch):
             built: Any = deque.__new__(type(self.template))
             deque.__init__(built, parts, self.template.maxlen)
             return built
-        built = copy.copy(self.template)
+        built = _copy(self.template)
         built.clear()
         built.extend(parts)
         return built
@@ -287,12 +287,17 @@ class FieldsBranch(Branch):
     @staticmethod
     def items_of_all(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
         names = _field_names(values[0])
+        if any(_field_names(value) != names for value in values[1:]):
+            raise ValueError("All dataclass instances must have the same fields")
         return ((name, [getattr(value, name) for value in values]) for name in names)
 
     def build(self, parts: tuple[Any, ...]) -> Any:
         """Copy the template without calling its class, and set the copy's fields."""
+        names = _field_names(self.template)
         built = copy.copy(self.template)
-        for name, part in zip(_field_names(self.template), parts, strict=True):
+        if built is self.template:
+            return self.calls[0](type(built), names, parts)
+        for name, part in zip(names, parts, strict=True):
             # This works for frozen dataclasses, too. Nothing else refers to the copy yet.
             object.__setattr__(built, name, part)
         return built
@@ -400,10 +405,18 @@ def _rebind(part: Any, template: Any, built: Any) -> Any:
     return getattr(built, part.__name__)  # A method of a built-in class.
 
 
+def _copy(value: Any) -> Any:
+    """Return a shallow copy of an object, which may be changed."""
+    copied = copy.copy(value)
+    if copied is value:
+        raise TypeError(f"copy.copy of a {type(value).__name__} returns the object itself")
+    return copied
+
+
 def _copy_with_items(template: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
     """Return a copy of ``template`` with other items, made by its class if a copy refuses them."""
     try:
-        built: Any = copy.copy(template)
+        built: Any = _copy(template)
         for key, value in pairs:
             built[key] = value
         items = dict(pairs)

@@ -223,6 +223,39 @@ def test_objects_that_differ_become_a_list_with_a_warning(topology, first, secon
     assert found == [first, second]
 
 
+class OwnCopy:
+    """A class whose objects are their own copies."""
+
+    def __copy__(self):
+        return self
+
+
+OWN_COPIES = {
+    "dict": type("OwnDict", (OwnCopy, dict), {}),
+    "list": type("OwnList", (OwnCopy, list), {}),
+    "dataclass": dataclasses.make_dataclass("OwnState", ["a"], bases=(OwnCopy,)),
+}
+
+
+@pytest.mark.parametrize("kind", OWN_COPIES)
+def test_a_container_that_is_its_own_copy_is_split(kind):
+    rows = torch.arange(4.0)
+    make = OWN_COPIES[kind]
+    whole = make({"a": rows}) if kind == "dict" else make([rows]) if kind == "list" else make(rows)
+    part_of = {"dict": lambda x: x["a"], "list": lambda x: x[0], "dataclass": lambda x: x.a}[kind]
+    chunks = scatter(whole, ["cpu", "cpu"])
+    assert [part_of(chunk).tolist() for chunk in chunks] == [[0.0, 1.0], [2.0, 3.0]]
+    assert part_of(whole) is rows
+    assert {type(chunk) for chunk in chunks} == {make}
+
+
+def test_outputs_of_dataclasses_with_other_fields_are_refused():
+    one = dataclasses.make_dataclass("One", ["rows"])
+    more = dataclasses.make_dataclass("More", ["label"], bases=(one,))
+    with pytest.raises(ValueError, match="must have the same fields"):
+        gather([one(torch.ones(1)), more(torch.ones(1), "a")], "cpu")
+
+
 class TensorDict:
     """The parts of ``tensordict.TensorDict`` that impl uses, for one batch dimension.
 
