@@ -142,12 +142,18 @@ class Branch(Node):
     def _make(self, recipe: Recipe, parts: tuple[Any, ...]) -> Any:
         if recipe.call is None:
             return self.build(parts)
+        kind = type(self.template)
         try:
-            return recipe.call(type(self.template), recipe.keys, parts)
+            built = recipe.call(kind, recipe.keys, parts)
+            members = [part for _, part in self.items(built)] if type(built) is kind else parts
         except MEMORY_ERRORS:
             raise
-        except Exception:  # The class accepts the original items, but not the new ones.
-            built = self.build(parts)
+        except Exception:
+            members = None
+        if members is not None and is_same([*members], [*parts]):
+            return built
+        # The class accepts the original items, but refuses or changes the new ones.
+        built = self.build(parts)
         # The class has made these tensors from the original items, so they have other rows.
         for name in recipe.attributes.keys() - {*recipe.carried, *recipe.keys}:
             if isinstance(recipe.attributes[name], Tensor):

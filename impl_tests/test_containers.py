@@ -249,6 +249,24 @@ def test_a_container_that_is_its_own_copy_is_split(kind):
     assert {type(chunk) for chunk in chunks} == {make}
 
 
+@dataclasses.dataclass
+class Normalized:
+    """Rows that are divided by the largest one."""
+
+    rows: torch.Tensor
+
+    def __post_init__(self):
+        self.rows = self.rows / self.rows.max()
+
+
+def test_chunks_that_their_class_would_change_are_those_of_the_whole():
+    whole = Normalized(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    whole.label = "a"
+    chunks = scatter(whole, ["cpu", "cpu"])
+    assert [chunk.rows.tolist() for chunk in chunks] == [[0.25, 0.5], [0.75, 1.0]]
+    assert [chunk.label for chunk in chunks] == ["a", "a"]
+
+
 def test_outputs_of_dataclasses_with_other_fields_are_refused():
     one = dataclasses.make_dataclass("One", ["rows"])
     more = dataclasses.make_dataclass("More", ["label"], bases=(one,))
