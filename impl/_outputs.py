@@ -38,6 +38,7 @@ from ._containers import (
 from ._inputs import find_tensors
 from ._model_outputs import CacheBranch, find_mapping_branch, row_dims
 from ._torch_private import pytree_node
+from ._tracing import CONSTANTS
 from ._warnings import warn_caller
 
 #: Types, most of them iterable, that are not treated as containers.
@@ -211,7 +212,8 @@ class OutputLeaves:
         nodes = {}
         for name, values in attributes.items():
             node = known.get(tuple(map(id, values)))
-            if node is None:
+            # An attribute that holds an item has its name. Small integers are the same by chance.
+            if node is None or (type(values[0]) in CONSTANTS and name not in recipes[0].keys):
                 node = self._flatten_attribute(values, is_field(first, name), (path, ".{}", name))
             if name in recipes[0].attributes or not isinstance(node, Constant):
                 nodes[name] = node

@@ -259,17 +259,22 @@ def gather_tensors(
     if 0 < num_on_cpu < len(tensors):
         raise AssertionError("Gather function not implemented for CPU tensors")
     if tensors and dim == 0 and not any(map(Tensor.dim, tensors)):
-        warnings.warn(
-            "Was asked to gather along dimension 0, but all input tensors were scalars; will "
-            "instead unsqueeze and return a vector.",
-            stacklevel=3,
-        )
-        tensors = [tensor.view(1) for tensor in tensors]
+        tensors = unsqueeze_scalars(tensors)
     for tensor in tensors:
         tensor.size(dim)  # Raise IndexError before other errors.
     target = CPU if num_on_cpu else as_target(target_device)
     dim = check_gather_inputs(tensors, dim, any_device=num_on_cpu > 0)
     return cat_on_device(tensors, dim, target)
+
+
+def unsqueeze_scalars(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return vectors of tensors without dimensions, and warn."""
+    warnings.warn(
+        "Was asked to gather along dimension 0, but all input tensors were scalars; will "
+        "instead unsqueeze and return a vector.",
+        stacklevel=4,
+    )
+    return [tensor.view(1) for tensor in tensors]
 
 
 def _as_devices(target_gpus: Iterable[DeviceLike | None]) -> list[torch.device]:

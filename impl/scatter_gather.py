@@ -37,7 +37,7 @@ from ._packed_sequences import cat_packed
 from ._scatter_leaves import check_chunk_sizes, scatter_leaves, split_lengths, split_simple
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced
-from .functions import Gather, gather_tensors
+from .functions import Gather, gather_tensors, unsqueeze_scalars
 from .functions import Scatter as Scatter  # Other packages import it from this module.
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
@@ -356,12 +356,14 @@ def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: 
         return _cat_tensor_dicts(tensors, device, dim)
     if tensors[0].layout is torch.jagged:
         return _cat_jagged(tensors, device, dim)
-    if has_own_operators(type(tensors[0])) and tensors[0].dim():
+    are_scalars = not any(map(Tensor.dim, tensors)) and as_int("dim", dim) == 0
+    if are_scalars and not scalar_warning:
+        tensors = [tensor.view(1) for tensor in tensors]
+    if has_own_operators(type(tensors[0])):
+        if are_scalars and scalar_warning:
+            tensors = unsqueeze_scalars(tensors)
         target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
         return torch.cat([move_by_own_operators(each, target) for each in tensors], dim)
-    makes_vector = not scalar_warning and as_int("dim", dim) == 0
-    if makes_vector and all(tensor.dim() == 0 for tensor in tensors):
-        tensors = [tensor.view(1) for tensor in tensors]
     return _cat_tensors(tensors, device, dim)
 
 

@@ -1,11 +1,14 @@
 """impl._outputs: nested and masked tensors, and errors of iterables."""
 
+from collections import OrderedDict
+from contextlib import nullcontext
+
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
-from torch.masked import as_masked_tensor
+from torch.masked import as_masked_tensor, masked_tensor
 
 from impl import DataParallel, gather
 from spec_tests import checks
@@ -82,6 +85,13 @@ def test_iterables_that_cannot_be_rebuilt_are_listed(make, text):
         assert gather(outputs, "cpu") == outputs
 
 
+def test_an_attribute_that_equals_an_item_by_chance_is_kept():
+    outputs = [OrderedDict(count=3) for _ in range(2)]
+    for each in outputs:
+        each.layers = 3
+    assert gather(outputs, "cpu").layers == 3
+
+
 def test_sets_of_one_tensor_are_joined():
     (joined,) = gather([{torch.ones(2)}, {torch.zeros(1)}], "cpu")
     assert joined.tolist() == [1, 1, 0]
@@ -133,6 +143,21 @@ def test_masked_outputs_become_one_masked_tensor(topology, slots, requires_grad)
     if requires_grad:
         (gradient,) = torch.autograd.grad(filled.sum(), [x])
         checks.same(gradient.to_tensor(0), (x >= 0).float(), slots)
+
+
+@pytest.mark.filterwarnings("ignore:.*MaskedTensor")
+@pytest.mark.parametrize("warns", [False, True])
+@pytest.mark.parametrize("slots", [[0, 1], [None, None]])
+def test_masked_outputs_without_dimensions_become_a_masked_vector(topology, slots, warns):
+    devices = topology.take(slots)
+    outputs = [
+        masked_tensor(torch.tensor(2.0), torch.tensor(is_valid)).to(device)
+        for device, is_valid in zip(devices, [False, True], strict=True)
+    ]
+    with pytest.warns(UserWarning, match="all input tensors") if warns else nullcontext():
+        vector = gather(outputs, devices[0], scalar_warning=warns)
+    assert vector.get_mask().tolist() == [False, True]
+    assert vector.to_tensor(0).tolist() == [0.0, 2.0]
 
 
 def test_jagged_outputs_are_not_gathered_along_another_dimension(topology):
