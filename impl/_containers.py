@@ -342,11 +342,6 @@ def recipe_of(value: Any, branch: type[Branch]) -> Recipe | None:
     return find_recipe(value, branch.calls, branch.items, items_are_attributes=is_dataclass)
 
 
-def is_field(value: Any, name: str) -> bool:
-    """Return whether the attribute ``name`` of ``value`` is a field of a dataclass."""
-    return name in getattr(type(value), "__dataclass_fields__", ())
-
-
 def is_registered(value: object) -> bool:
     """Return whether the class of ``value`` is registered with ``torch.utils._pytree``.
 

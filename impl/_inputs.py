@@ -28,7 +28,6 @@ from ._containers import (
     SequenceBranch,
     format_path,
     is_dataclass_instance,
-    is_field,
     is_named_tuple,
     is_registered,
     is_tensor_dict,
@@ -121,6 +120,16 @@ class SplitLeaf(Leaf):
     def device(self) -> torch.device:
         device: torch.device = self.tensor.device
         return device
+
+
+class _PackedAttributeBranch(PackedBranch):
+    """The node of a packed sequence in an attribute. Its part is a chunk, or a copy of rows."""
+
+    __slots__ = ()
+
+    def build(self, parts: tuple[Any, ...]) -> PackedSequence:
+        (part,) = parts
+        return part if isinstance(part, PackedSequence) else super().build(parts)
 
 
 class _InputSequenceBranch(SequenceBranch):
@@ -249,10 +258,10 @@ class InputLeaves:
 
     def _flatten_attribute_tensor(self, value: Tensor, dim: int, path: KeyPath) -> Node:
         if value.layout in SPARSE_LAYOUTS or not -value.dim() <= dim < value.dim():
-            return Constant(value)
+            return self._add_copied(value)
         extent = value.size(dim)
         if not isinstance(extent, int):
-            return Constant(value)  # The ragged dimension of a nested tensor.
+            return self._add_copied(value)  # The ragged dimension of a nested tensor.
         self.attributes.append(SplitLeaf(value, dim, extent, path))
         return self.attributes[-1]
 
@@ -260,7 +269,11 @@ class InputLeaves:
         if dim is None:
             return PackedBranch(value, [self._add_copied(value.data)])
         # A packed sequence is a batch of sequences, so it is always split by sequence.
-        return self._add_split(value, 0, count_sequences(value), path)
+        extent = count_sequences(value)
+        if self._attribute_depth:
+            self.attributes.append(SplitLeaf(value, 0, extent, path))
+            return _PackedAttributeBranch(value, [self.attributes[-1]])
+        return self._add_split(value, 0, extent, path)
 
     def _flatten_container(self, value: Any, dim: int | None, path: KeyPath) -> Node:
         # Use one stack frame per level, so that nesting may be as deep as in torch.nn.parallel.
@@ -297,17 +310,15 @@ class InputLeaves:
             attribute, step = recipe.attributes[name], (path, ".{}", name)
             node = known.get(id(attribute))
             if node is None:
-                node = self._flatten_attribute(attribute, is_field(value, name), dim, step)
+                node = self._flatten_attribute(attribute, dim, step)
             nodes.append(node)
         if not is_open:
             self._open.discard(id(value))
         return nodes
 
-    def _flatten_attribute(
-        self, attribute: Any, is_field: bool, dim: int | None, path: KeyPath
-    ) -> Node:
+    def _flatten_attribute(self, attribute: Any, dim: int | None, path: KeyPath) -> Node:
         num_leaves, opened = self._num_leaves(), self._open.copy()
-        self._attribute_depth += not is_field
+        self._attribute_depth += 1
         try:
             return self.flatten(attribute, dim, path)
         except RecursionError:
@@ -315,7 +326,7 @@ class InputLeaves:
             self._open = opened
             return Constant(attribute)
         finally:
-            self._attribute_depth -= not is_field
+            self._attribute_depth -= 1
 
     def _num_leaves(self) -> tuple[int, int, int]:
         return len(self.splits), len(self.copied), len(self.attributes)

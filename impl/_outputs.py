@@ -29,7 +29,6 @@ from ._containers import (
     SequenceBranch,
     format_path,
     is_dataclass_instance,
-    is_field,
     is_named_tuple,
     is_registered,
     is_tensor_dict,
@@ -37,6 +36,7 @@ from ._containers import (
 )
 from ._inputs import find_tensors
 from ._model_outputs import CacheBranch, find_mapping_branch, row_dims
+from ._packed_sequences import count_sequences
 from ._torch_private import pytree_node
 from ._tracing import CONSTANTS
 from ._warnings import warn_caller
@@ -64,7 +64,12 @@ class GatheredLeaf(Leaf):
     packed_sequences: Sequence[PackedSequence] = ()
 
     def sizes(self, dim: int) -> Sequence[int]:
-        """Return the size of each tensor along ``dim``, or none if one does not have it."""
+        """Return the size of each tensor along ``dim``, or none if one does not have it.
+
+        The rows of a packed sequence are its sequences.
+        """
+        if self.packed_sequences:
+            return tuple(map(count_sequences, self.packed_sequences))
         try:
             return tuple([tensor.size(dim) for tensor in self.tensors])
         except (AttributeError, IndexError, RuntimeError):
@@ -175,8 +180,7 @@ class OutputLeaves:
             members.update(map(id, node.children))
         rows: Sequence[int] = ()
         for leaf in self.gathered:
-            if id(leaf) not in members:
-                rows = leaf.sizes(dim)
+            if id(leaf) not in members and (rows := leaf.sizes(dim)):
                 break
         for node, values, path in self.lists:
             lengths = tuple(map(len, values))
@@ -214,7 +218,7 @@ class OutputLeaves:
             node = known.get(tuple(map(id, values)))
             # An attribute that holds an item has its name. Small integers are the same by chance.
             if node is None or (type(values[0]) in CONSTANTS and name not in recipes[0].keys):
-                node = self._flatten_attribute(values, is_field(first, name), (path, ".{}", name))
+                node = self._flatten_attribute(values, (path, ".{}", name))
             if name in recipes[0].attributes or not isinstance(node, Constant):
                 nodes[name] = node
         if not is_open:
@@ -222,13 +226,13 @@ class OutputLeaves:
         recipes[0].carried = [*nodes]
         return [*nodes.values()]
 
-    def _flatten_attribute(self, row: Sequence[Any], is_item: bool, path: KeyPath) -> Node:
+    def _flatten_attribute(self, row: Sequence[Any], path: KeyPath) -> Node:
         """Flatten an attribute of all replicas. Without tensors it is that of the first one."""
         is_shared = len(row) > 1 and all(value is row[0] for value in row)
-        if not is_item and (is_shared or not find_tensors(list(row), "attributes")):
+        if is_shared or not find_tensors(list(row), "attributes"):
             return Constant(row[0])
         counts, opened = self._counts(), self._open.copy()
-        self._attribute_depth += not is_item
+        self._attribute_depth += 1
         try:
             return self.flatten(row, path)
         except RecursionError:
@@ -236,7 +240,7 @@ class OutputLeaves:
             self._open = opened
             return Constant(row[0])
         finally:
-            self._attribute_depth -= not is_item
+            self._attribute_depth -= 1
 
     def _counts(self) -> tuple[int, int, int]:
         return len(self.gathered), len(self.attributes), len(self.lists)

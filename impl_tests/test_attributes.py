@@ -5,11 +5,12 @@
 
 from collections import UserDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
 from impl import DataParallel, SplitAlong, Whole, gather, scatter
 from impl._attributes import is_same
@@ -130,8 +131,39 @@ def test_a_list_in_an_attribute_may_contain_itself():
 )
 def test_an_attribute_without_rows_reaches_each_replica_whole(attribute):
     for chunk in scatter(items(kept=attribute), CPUS):
-        assert chunk.kept is attribute or torch.equal(chunk.kept, attribute)
+        assert chunk.kept is attribute or torch.equal(chunk.kept.to_dense(), attribute.to_dense())
     assert scatter(items(kept=attribute), CPUS, 1)[0]["x"].shape == (7, 1)
+
+
+@pytest.mark.parametrize(
+    "attribute", [torch.ones(7), torch.eye(7).to_sparse()], ids=["one-dimension", "sparse"]
+)
+def test_an_attribute_that_cannot_be_split_is_copied_to_the_devices(topology, attribute):
+    devices = topology.take(2)
+    chunks = scatter(items(kept=attribute.to(devices[0])), devices, 1)
+    assert [chunk.kept.device for chunk in chunks] == devices
+
+
+@pytest.mark.parametrize(("count", "counts"), [(7, [4, 3]), (5, [5, 5])])
+def test_a_packed_sequence_in_an_attribute_is_split_if_it_has_the_rows(count, counts):
+    packed = pack_sequence([torch.full((2,), float(row)) for row in range(count)])
+    chunks = scatter(items(prompts=packed, table=torch.ones(5)), CPUS)
+    found = [unpack_sequence(chunk.prompts) for chunk in chunks]
+    assert [*map(len, found)] == counts
+    assert found[1][-1].tolist() == [count - 1.0] * 2
+    assert [len(chunk.table) for chunk in chunks] == [5, 5]
+
+
+@dataclass
+class WithTable:
+    x: torch.Tensor
+    table: torch.Tensor = field(init=False)
+
+
+def test_a_field_that_the_constructor_does_not_take_is_an_attribute():
+    value = WithTable(ROWS)
+    value.table = torch.arange(6)
+    assert [chunk.table.tolist() for chunk in scatter(value, CPUS)] == [[*range(6)]] * 2
 
 
 def test_tensors_of_markers_in_attributes_are_copied_or_split():

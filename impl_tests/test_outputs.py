@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 from torch.masked import as_masked_tensor, masked_tensor
+from torch.nn.utils.rnn import pack_sequence
 
 from impl import DataParallel, gather
 from spec_tests import checks
@@ -166,14 +167,27 @@ def test_jagged_outputs_are_not_gathered_along_another_dimension(topology):
         gather(outputs, topology.device(0), 2)
 
 
+#: Outputs before a list with a tensor for each row.
+FIRST = {
+    "tensor": lambda rows: torch.ones(rows, 2),
+    "packed sequence": lambda rows: pack_sequence([torch.ones(3)] * rows),
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
 @pytest.mark.parametrize("kind", [list, tuple])
 @pytest.mark.parametrize("sizes", [(4, 3), (2, 2), (1, 1)])
-def test_lists_of_one_tensor_for_each_row_are_appended(kind, sizes):
+def test_lists_of_one_tensor_for_each_row_are_appended(kind, sizes, first):
+    make = FIRST[first]
     outputs = [
-        {"x": torch.ones(rows, 2), "images": kind([torch.full((5, 2), 1.0 * rows)] * rows)}
+        {
+            "loss": torch.ones(()),
+            first: make(rows),
+            "images": kind([torch.full((5, 2), 1.0 * rows)] * rows),
+        }
         for rows in sizes
     ]
-    found = gather(outputs, "cpu")["images"]
+    found = gather(outputs, "cpu", scalar_warning=False)["images"]
     assert type(found) is kind
     expected = [1.0 * rows for rows in sizes for _ in range(rows)]
     assert [each.mean().item() for each in found] == expected
