@@ -26,6 +26,7 @@ from ._torch_private import (
     copy_context_of_backward,
     is_compilation_loaded,
     is_compiled,
+    module_has_hooks,
     next_sequence_nr,
     was_created_since,
 )
@@ -42,21 +43,27 @@ _Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class _CompiledFunctions:
-    """The compiled functions of one module, one for each device: copies of ``body``."""
+    """The compiled functions of one module, for each device with and without hooks.
+
+    They are copies of ``body``.
+    """
 
     def __init__(self, compiler: _Compiler, body: FunctionType) -> None:
         self.compiler = compiler
         self._body = body
-        self._by_device: dict[torch.device, Callable[..., Any]] = {}
+        self._functions: dict[tuple[torch.device, bool], Callable[..., Any]] = {}
 
-    def for_device(self, device: torch.device) -> Callable[..., Any]:
-        """Return the function for ``device``: the same function in every call."""
-        if device not in self._by_device:
-            # PyTorch caches compiled code by the code object, so each device gets a code object.
+    def find(self, device: torch.device, module: nn.Module) -> Callable[..., Any]:
+        """Return the function for ``device`` and the hooks of ``module``, the same each time."""
+        # `module.compile()` compiles the calls of hooks, but compiled code of a module that is an
+        # argument does not look for new ones.
+        key = device, self._body is _call_in_place and module_has_hooks(module)
+        if key not in self._functions:
+            # PyTorch caches compiled code by the code object, so each key gets a code object.
             code = self._body.__code__.replace()
             body = FunctionType(code, self._body.__globals__, self._body.__name__)
-            self._by_device.setdefault(device, self.compiler(body))
-        return self._by_device[device]
+            self._functions.setdefault(key, self.compiler(body))
+        return self._functions[key]
 
 
 def _call_wrapped(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -107,7 +114,7 @@ def attach_compiled_code(
         if functions is not None:
             compiled.append(module)
             for replica, device in zip(replicas_of(module), devices, strict=True):
-                _attach_to_replica(replica, functions.for_device(device))
+                _attach_to_replica(replica, functions.find(device, module))
     for module in _with_ancestors(compiled, modules):
         for replica in replicas_of(module):
             replica.__dict__[_COMPILED_FLAG] = True

@@ -52,6 +52,25 @@ def test_compiled_function_that_calls_a_compiled_replica_is_one_graph(style):
     assert len(backend.devices) == 1
 
 
+@pytest.mark.parametrize("style", ["torch.compile(m)", "m.compile()"])
+def test_hooks_added_after_compilation_run_as_without_replicas(style):
+    module = COMPILATIONS[style](Scaled(), "eager")
+    wrapper, x = impl.DataParallel(module, ["cpu"] * 2), torch.ones(2)
+
+    def check():
+        torch.testing.assert_close(wrapper(x), module(x))
+
+    check()
+    for register, hook in (
+        (module.register_forward_hook, lambda _module, _inputs, output: output * 3),
+        (module.register_forward_pre_hook, lambda _module, inputs: (inputs[0] + 1,)),
+    ):
+        handle = register(hook)
+        check()
+        handle.remove()
+        check()
+
+
 def test_map_in_a_compiled_function_is_not_compiled():
     net = impl.DataParallel(nn.Linear(2, 2), ["cpu"] * 2)
     backend = CountingBackend()
