@@ -85,7 +85,7 @@ def draft(
     last = {(test.test, test.clause): test for test in tests if test.clause}
     named = [*last.values()]
     judged = [test for test in named if test.verdict in ("fail", "known")]
-    failed = [test for test in judged if test.verdict == "fail" and not _passes(test)]
+    failed = [test for test in judged if test.verdict == "fail" and not _is_stale(test)]
     if unknown := {test.clause for test in failed} - clauses.load(suite).keys():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
     tables = {} if register_file is None else register.read_tables(register_file)
@@ -96,7 +96,7 @@ def draft(
         tables["repaired"] = repaired
     lists = {key: tables.pop(key, []) for key in ("drafted", "divergence")}
     left = {
-        key: [record for entry in entries for record in _update(entry, judged, suite)]
+        key: [record for entry in entries for record in _update(entry, named, suite)]
         for key, entries in lists.items()
     }
     old = [record for records in left.values() for record in records]
@@ -111,9 +111,20 @@ def draft(
     return _format_register({**({"lacks": lacks} if lacks else {}), **tables, **left})
 
 
-def _passes(test: TestVerdict) -> bool:
+def _is_stale(test: TestVerdict) -> bool:
     """Return whether a test fails because it passes although a record expects its failure."""
     return test.failure is not None and test.failure.is_stale
+
+
+def _passes(test: TestVerdict) -> bool:
+    """Return whether a test passes, with its record or without it."""
+    return test.verdict == "pass" or _is_stale(test)
+
+
+def _applies(entry: Mapping[str, Any]) -> bool:
+    """Return whether a record expects failures on this release of PyTorch."""
+    versions = entry.get("versions", "")
+    return not versions or register.is_satisfied(versions)
 
 
 def _repaired(
@@ -125,7 +136,7 @@ def _repaired(
     """
     found: list[str] = [*tables.get("repaired", ())]
     records = register.inherited_records(tables, path, suite / "registers")
-    passed = {_node_id(test) for test in tests if _passes(test)}
+    passed = {_node_id(test) for test in tests if _is_stale(test)}
     for record in records:
         for name in record.tests:
             own = dict.fromkeys(_node_id(test) for test in tests if _is_named_by(name, test))
@@ -136,7 +147,7 @@ def _repaired(
 
 
 def _update(
-    entry: Mapping[str, Any], judged: Sequence[TestVerdict], suite: Path
+    entry: Mapping[str, Any], tests: Sequence[TestVerdict], suite: Path
 ) -> Iterator[dict[str, Any]]:
     """Yield the record without tests that pass or fail otherwise, or that the suite no longer has.
 
@@ -144,6 +155,9 @@ def _update(
     an earlier suite gets the facts of its tests.
     """
     left: list[str] = []
+    # A test with the verdict "pass" was run without the record.
+    verdicts = ("fail", "known", *(["pass"] if _applies(entry) else []))
+    judged = [test for test in tests if test.verdict in verdicts]
     for name in entry["tests"]:
         own = [test for test in judged if _is_named_by(name, test)]
         if not register.is_defined(name, suite):
@@ -176,10 +190,8 @@ def _is_named_by(name: str, test: TestVerdict) -> bool:
 
 def _fails_otherwise(entry: Mapping[str, Any], test: TestVerdict) -> bool:
     """Return whether a test fails with facts that its record does not expect."""
-    versions = entry.get("versions", "")
-    applies = not versions or register.is_satisfied(versions)
-    is_judged = test.verdict == "fail" and not _passes(test) and "expects" in entry
-    return is_judged and applies and not _failure(test).is_expected(entry["expects"])
+    is_judged = test.verdict == "fail" and not _is_stale(test) and "expects" in entry
+    return is_judged and _applies(entry) and not _failure(test).is_expected(entry["expects"])
 
 
 def _expects(entry: Mapping[str, Any], test: TestVerdict) -> bool:

@@ -8,6 +8,7 @@ for all records that have none of their own.
 """
 
 import functools
+import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -305,14 +306,16 @@ def load_lacks(path: Path) -> list[str]:
     return names
 
 
-def require_missing(names: Iterable[str], target: Target, path: Path) -> None:
+def require_missing(names: Collection[str], target: Target, path: Path) -> None:
     """Check that a target lacks the names that its register declares.
 
     Raises:
         pytest.UsageError: The target has one of the names, or torch.nn.parallel lacks it, too.
     """
     if present := [name for name in names if target.offers(name)]:
-        problem = f"lacks {', '.join(present)}: the target has these names; remove them"
+        left = [name for name in names if name not in present]
+        remedy = f"write lacks = {json.dumps(left)}" if left else "remove them"
+        problem = f"lacks {', '.join(present)}: the target has these names; {remedy}"
         raise input_files.refuse(path, problem)
     if unknown := [name for name in names if not Target(REFERENCE).offers(name)]:
         problem = f"lacks {', '.join(unknown)}: {REFERENCE} has no such names"

@@ -81,12 +81,19 @@ def test_a_draft_leaves_out_tests_that_the_suite_no_longer_has(old_register, cap
     assert capsys.readouterr().err == text.format("X-4", "one") + text.format("X-5", "three")
 
 
-def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(old_register):
+@pytest.mark.parametrize("has_register", [False, True])
+def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(
+    old_register, has_register
+):
+    def passing(name):
+        stale = verdict(name, "stale", kind="stale-record")
+        return stale if has_register else replace(stale, verdict="pass", failure=None)
+
     tests = [
         replace(verdict("one[1]", "x"), verdict="known"),
-        verdict("one[2]", "stale", kind="stale-record"),
+        passing("one[2]"),
         replace(verdict("two", "x"), verdict="known"),
-        verdict("three", "stale", kind="stale-record"),
+        passing("three"),
         verdict("four", "y"),
     ]
     missing = Failure("not-offered", (Fact("not offered", "comm.gather"),), "no comm.gather")
