@@ -35,11 +35,13 @@ def main(options: argparse.Namespace) -> int:
             print(f"{kind:<15} {before:>11} -> {after:<11} {name}")
     gone = sum(kind == GONE for kind, *_ in changed)
     if gone:
-        text = f"{clauses.format_count(gone)} that the new run does not decide (--to lists them)"
+        listed = f"listed in {options.to}" if options.to else "--to FILE lists them"
+        text = f"{clauses.format_count(gone)} that the new run does not decide ({listed})"
         print(f"{GONE:<15} {text}")
     count = sum(kind == REGRESSION for kind, *_ in changed)
     others, number = len(changed) - count - gone, len(new.verdicts)
-    total = f"{count} regressions, {others} other changes, {clauses.format_count(number)}"
+    of_run = f"{clauses.format_count(number)} in the new run"
+    total = f"{count} regressions, {others} other changes, {of_run}"
     print(total)
     if options.to:
         head = ("change", "clause", old.label, new.label)

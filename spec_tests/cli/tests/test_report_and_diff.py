@@ -48,7 +48,7 @@ def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, 
         ["appeared", "not-run", "->", "fail", "a.new"],
     ]
     assert gone.startswith("disappeared     1 clause that the new run does not decide")
-    assert total == "2 regressions, 2 other changes, 5 clauses"
+    assert total == "2 regressions, 2 other changes, 5 clauses in the new run"
     page = Path("page.md").read_text()
     assert "| regression | a.worse | pass | fail |" in page
     assert "| disappeared | a.old | pass | not-run |" in page
