@@ -7,6 +7,7 @@ a thread that waits in C++ handles no signal. `judge` judges tests that end thei
 import faulthandler
 import os
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -14,6 +15,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -25,8 +27,8 @@ _WITH_EXAMPLE_LIMIT = {*CHAPTERS} - {"data_parallel", "devices"}
 SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
 #: The limits of an example in a test of single functions: seconds, and seconds of processor time.
 EXAMPLE_LIMIT, PROCESSOR_LIMIT = 120, 60
-#: The number of frames of the stack, innermost last.
-_FRAMES = 6
+#: The number of frames of the stack of a test, innermost last, and of stacks of other threads.
+_FRAMES, _THREADS = 6, 3
 _LIMITS = pytest.StashKey["Limits"]()
 
 
@@ -74,6 +76,7 @@ class _Timer:
     def __init__(self, path: Path, limits: Limits) -> None:
         self._limits, self._test_thread = limits, threading.get_ident()
         self._file, self._ended = path.open("w", encoding="utf-8"), threading.Event()
+        self._others = threading.enumerate()
         # The test may keep the interpreter lock before the thread runs for the first time.
         self._arm()
         self._thread = threading.Thread(target=self._wait, daemon=True)
@@ -97,14 +100,33 @@ class _Timer:
         with self._file as file:
             while not self._ended.wait(1):
                 if text := self._limits.reached():
-                    frame = sys._current_frames()[self._test_thread]
-                    stack = traceback.format_stack(frame)[-_FRAMES:]
                     with suppress(OSError):  # The disk may be full.
-                        file.write(f"{text}:\n{''.join(stack)}")
+                        file.write(f"{text}:\n{self._stacks()}")
                         file.flush()
                     os._exit(1)
                 self._arm()
             faulthandler.cancel_dump_traceback_later()
+
+    def _stacks(self) -> str:
+        """Return the stack of the test, and those of threads that it has started."""
+        frames, known = sys._current_frames(), {*self._others, self._thread}
+        started = [thread for thread in threading.enumerate() if thread not in known]
+        stacks = [_stack(frames[self._test_thread], _FRAMES)]
+        for thread in started[:_THREADS]:
+            if frame := frames.get(thread.ident or 0):
+                stacks.append(f"{thread.name}:\n{_stack(frame, 2)}")
+        return "".join(stacks)
+
+
+def _stack(frame: FrameType, count: int) -> str:
+    """Return the innermost frames of a stack, without those of Python's own modules."""
+    own = sysconfig.get_path("stdlib")
+    entries = [
+        entry
+        for entry in traceback.extract_stack(frame)
+        if not entry.filename.startswith(own) or "site-packages" in entry.filename
+    ]
+    return "".join(traceback.format_list(entries[-count:]))
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
@@ -139,8 +161,9 @@ def pop_reason(worker: Mapping[str, Any]) -> str:
     path = _path(worker)
     text = path.read_text("utf-8", errors="replace") if path.exists() else ""
     path.unlink(missing_ok=True)
-    # faulthandler writes the stacks of all threads, that of the main thread last.
-    return "\n".join(text.split("\n\n")[-1].splitlines()[: 2 * _FRAMES + 1])
+    if "\n\n" in text:  # The stacks of all threads by faulthandler, the test's last.
+        text = "\n".join(text.split("\n\n")[-1].splitlines()[: 2 * _FRAMES + 1])
+    return text.rstrip()
 
 
 def _path(worker: Mapping[str, Any]) -> Path:

@@ -27,6 +27,7 @@ def hostile(method, *names, base=RuntimeError):
 def throw(error): raise error
 def chain(error): raise ValueError("plain") from error
 def compare(value): checks.same(snapshot(value, {}), snapshot([1], {}))
+lock = threading.Lock(); lock.acquire()
 class Endless(Sequence):
     def __len__(self): return 3
     def __getitem__(self, index): return index
@@ -143,7 +144,7 @@ def test_ends(target): os._exit(0)
 @pytest.mark.parametrize(
     "hang",
     [
-        "threading.Event().wait()",
+        "threading.Thread(target=lock.acquire, name='other').start(); lock.acquire()",
         # It keeps the interpreter lock.
         pytest.param("ctypes.PyDLL(None).sleep(1000)", marks=pytest.mark.slow),
     ],
@@ -165,4 +166,7 @@ def test_a_test_that_ends_its_process_or_hangs_is_a_failure_that_a_register_can_
         "hangs": ("fail", "time", ["process: time limit"]),
         "thread": ("pass",),
     }
-    assert "test_it.py" in found["hangs"].failure.text  # the stack
+    # The stacks of the test and of the thread that it has started.
+    text = found["hangs"].failure.text
+    assert "test_it.py" in text
+    assert ("other:" in text) == ("other" in hang)
