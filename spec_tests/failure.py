@@ -148,8 +148,12 @@ class Failure:
     @property
     def title(self) -> str:
         """One line that says what is wrong."""
-        line = self.error or next(iter(self.text.splitlines()), "")
-        return shorten(line.strip(), _MAX_TITLE)
+        line = (self.error or next(iter(self.text.splitlines()), "")).strip()
+        if self.kind == "assert" and self.facts and (line == "assert False" or " " not in line):
+            # pytest shows no values, or only the message of the assertion.
+            message = "" if line == "assert False" else f": {line}"
+            line = f"assert {self.facts[0].name}{message}"
+        return shorten(line, _MAX_TITLE)
 
     @property
     def is_stale(self) -> bool:
@@ -166,7 +170,7 @@ class Failure:
 
         One text of the target's errors is one cause everywhere, and one named part of results,
         such as ``former_parameters``, is one in its chapter. A value without a name, which is no
-        tensor, says little: it is a cause of its clause.
+        tensor, says little: only failures with one title have one cause.
         """
         if self.kind == "assert":
             return clause, *self.key
@@ -176,7 +180,7 @@ class Failure:
         if places and self.kind == "differs":
             return clause.partition(".")[0], *sorted(places)
         if self.kind == "differs" and all(fact.name == "value" for fact in self.facts):
-            return clause, *self.key
+            return clause.partition(".")[0], self.title, *self.key
         part = "" if self.kind in _ANYWHERE else ".".join(clause.split(".")[:2])
         return part, *self.key
 
