@@ -126,6 +126,8 @@ def remove_programs(names: Iterable[str]) -> None:
 def _lines(failure: Failure) -> list[str]:
     """Return the first lines of the call, and those of the difference; the last of a traceback."""
     lines = [line for line in failure.text.splitlines() if line.strip(" ~^")]
+    if failure.kind == "time":  # The stacks of all threads.
+        return [*failure.call.splitlines(), *lines]
     is_long = failure.kind == "error" and len(lines) > MAX_LINES
     if not is_long and len(lines) > MAX_LINES:  # The last line may be the error of a replica.
         lines = [*lines[: MAX_LINES - 1], lines[-1]]

@@ -18,6 +18,7 @@ import pytest
 from spec_tests import conftest
 from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.machine import clauses, options, verdicts
+from spec_tests.machine.session import device_faults
 from spec_tests.machine.session import pytest_report_header as header
 from spec_tests.machine.verdict_file import Recorder
 
@@ -96,6 +97,7 @@ class Progress(RunMonitor):
     def __init__(self) -> None:
         super().__init__()
         self._failures = Failures()
+        self._device_faults: list[str] = []
         self._running: dict[str, float] = {}
         self._done: set[str] = set()
         self._last_line, self._last_done = time.monotonic(), 0
@@ -110,6 +112,7 @@ class Progress(RunMonitor):
         """Print target, reference, devices and versions."""
         super().pytest_sessionstart(session)
         self._failures.command = options.command(session.config)
+        self._device_faults = device_faults(session.config)
         self._terminal = _terminal_reporter(session.config)
         for line in (*header(session.config), conftest.pytest_report_header(session.config)):
             self._terminal.write_line(line)
@@ -128,7 +131,9 @@ class Progress(RunMonitor):
             for test, start in list(self._running.items()):
                 seconds = following.get((test, start), HEARTBEAT)
                 if time.monotonic() - start >= seconds:
-                    self._write(f"running for {seconds} s: {test}")
+                    is_long = seconds > HEARTBEAT
+                    note = " (--timeout SECONDS after -- is its limit)" if is_long else ""
+                    self._write(f"running for {seconds} s: {test}{note}")
                     following[test, start] = 2 * seconds
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -181,7 +186,8 @@ class Progress(RunMonitor):
         self._print_lines([*self._errors, *self._summary_lines()])
 
     def _summary_lines(self) -> list[str]:
-        return self._failures.summary(self._recorder.tests)
+        lines = self._failures.summary(self._recorder.tests)
+        return [*self._device_faults, *lines] if lines else []
 
 
 def _terminal_reporter(config: pytest.Config) -> pytest.TerminalReporter:

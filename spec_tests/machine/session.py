@@ -78,6 +78,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         register.require_missing(register.load_lacks(path), target, path)
 
 
+#: The line of the header if no test shows the order of work.
+_ORDER = f"order: {SYNCHRONOUS}"
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return lines with target, reference, devices, PyTorch and Python."""
     topology, reason = topology_of(config), reason_without_reference(config)
@@ -87,19 +91,18 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"reference: {f'{NO_REFERENCE}, because {reason}' if reason else REFERENCE}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",
-        *_device_faults(config),
+        *device_faults(config),
+        *([] if capabilities_of(config).offers("asynchronous-operators") else [_ORDER]),
         f"suite: {clauses.suite_version(clauses.of_run(config))}",
         f"torch: {torch.__version__}",
         f"python: {process_state.python_version()}",
     ]
 
 
-def _device_faults(config: pytest.Config) -> list[str]:
-    """Return a line for each fault of the devices that makes verdicts wrong or missing."""
-    offered = capabilities_of(config)
-    order = [] if offered.offers("asynchronous-operators") else [f"order: {SYNCHRONOUS}"]
+def device_faults(config: pytest.Config) -> list[str]:
+    """Return a line for each clause about the devices that they violate."""
     text = "devices: {0.name}: {0.state}: {0.text}; a failure may be a fault of the devices"
-    return [*map(text.format, offered.broken), *order]
+    return [*map(text.format, capabilities_of(config).broken)]
 
 
 @pytest.hookimpl(tryfirst=True)
