@@ -24,7 +24,7 @@ def _call(modules, inputs, **options):
 
 
 @clause("parallel_apply.order")
-@given(call=passthrough_calls(inputs=st.integers()))
+@given(call=passthrough_calls(inputs=st.integers(), keywords=st.just({})))
 def test_results_are_in_the_order_of_the_modules(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
 
