@@ -218,7 +218,11 @@ def scatter_leaves(
     for leaf, lengths in zip(splits, lengths_of_leaves, strict=True):
         if isinstance(leaf.value, PackedSequence):
             data, data_lengths, packed[leaf] = split_packed(leaf.value, lengths)
-            split_tensors[leaf] = SplitTensor(data, data_lengths, 0)
+            if has_own_operators(type(data)):
+                whole = SplitLeaf(data, 0, len(data), leaf.path)
+                pieces[leaf] = _split_by_own_operators(whole, devices, data_lengths, even=False)
+            else:
+                split_tensors[leaf] = SplitTensor(data, data_lengths, 0)
         elif not isinstance(leaf.value, Tensor):  # A TensorDict.
             chunks = zip(leaf.value.split([*lengths], leaf.dim), devices, strict=True)
             pieces[leaf] = [tensor_dict_to_device(*chunk) for chunk in chunks]

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
+from torch.testing._internal.two_tensor import TwoTensor
 
-from impl import SplitAlong, Whole
+from impl import SplitAlong, Whole, scatter
 from impl._containers import Constant
 from impl._inputs import InputLeaves, remove_markers
 
@@ -111,3 +112,11 @@ def test_reference_of_a_dataclass_to_itself_is_kept(tensor):
     found = negated(value)
     assert found is not value
     assert found.reference is value
+
+
+def test_rows_of_a_wrapper_class_in_a_packed_sequence_are_split():
+    rows = torch.arange(5.0)
+    packed = PackedSequence(TwoTensor(rows, rows + 10), torch.tensor([3, 2]))
+    chunks = scatter(packed, ["cpu", "cpu"])
+    assert [chunk.data.a.tolist() for chunk in chunks] == [[0.0, 1.0, 3.0, 4.0], [2.0]]
+    assert [chunk.data.b.tolist() for chunk in chunks] == [[10.0, 11.0, 13.0, 14.0], [12.0]]
