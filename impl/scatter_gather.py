@@ -359,11 +359,8 @@ def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: 
     are_scalars = not any(map(Tensor.dim, tensors)) and as_int("dim", dim) == 0
     if are_scalars and not scalar_warning:
         tensors = [tensor.view(1) for tensor in tensors]
-    if has_own_operators(type(tensors[0])):
-        if are_scalars and scalar_warning:
-            tensors = unsqueeze_scalars(tensors)
-        target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
-        return torch.cat([move_by_own_operators(each, target) for each in tensors], dim)
+    if are_scalars and scalar_warning and has_own_operators(type(tensors[0])):
+        tensors = unsqueeze_scalars(tensors)
     return _cat_tensors(tensors, device, dim)
 
 
@@ -383,6 +380,9 @@ def _cat_jagged(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tens
 
 
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
+    if has_own_operators(type(tensors[0])):
+        target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
+        return torch.cat([move_by_own_operators(each, target) for each in tensors], dim)
     if not needs_grad(tensors):
         return gather_tensors(tensors, device, dim)  # A node would take longer than the copies.
     whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # in torch

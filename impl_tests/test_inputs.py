@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.testing._internal.two_tensor import TwoTensor
 
-from impl import SplitAlong, Whole, scatter
+from impl import SplitAlong, Whole, gather, scatter
 from impl._containers import Constant
 from impl._inputs import InputLeaves, remove_markers
 
@@ -114,9 +114,11 @@ def test_reference_of_a_dataclass_to_itself_is_kept(tensor):
     assert found.reference is value
 
 
-def test_rows_of_a_wrapper_class_in_a_packed_sequence_are_split():
+def test_rows_of_a_wrapper_class_in_a_packed_sequence_are_split_and_joined():
     rows = torch.arange(5.0)
     packed = PackedSequence(TwoTensor(rows, rows + 10), torch.tensor([3, 2]))
     chunks = scatter(packed, ["cpu", "cpu"])
     assert [chunk.data.a.tolist() for chunk in chunks] == [[0.0, 1.0, 3.0, 4.0], [2.0]]
     assert [chunk.data.b.tolist() for chunk in chunks] == [[10.0, 11.0, 13.0, 14.0], [12.0]]
+    joined = gather(chunks, "cpu")
+    assert (joined.data.a.tolist(), joined.data.b.tolist()) == ([*rows], [*rows + 10])
