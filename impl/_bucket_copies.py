@@ -136,10 +136,11 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
         # The first copy is another object: if it were a Parameter, the replica would have it in
         # `parameters()`.
         first = tensor.view_as(tensor) if records else tensor.detach()
-        if records:
+        if first.grad_fn is not None:
             # The gradient of a view has the memory of the view's gradient, which may be that of
             # another parameter, too. Both would keep it, and add later gradients to it twice.
-            first.register_hook(Tensor.clone)  # type: ignore[no-untyped-call] # torch leaves it untyped
+            # A hook of the tensor would be part of its pickled state.
+            first.grad_fn.register_prehook(_clone_gradients)
         return _copy_by_own_operators(first, devices)
     own_index, other_devices = _separate_own_device(bucket, devices)
     if bucket[0].requires_grad and _records_gradients():
@@ -158,6 +159,10 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
         # Move the list for the sources' device from the front to its index in `devices`.
         by_device.insert(own_index, by_device.pop(0))
     return by_device
+
+
+def _clone_gradients(grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    return tuple([None if grad is None else grad.clone() for grad in grads])
 
 
 def _records_gradients() -> bool:

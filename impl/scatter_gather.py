@@ -380,7 +380,7 @@ def _cat_jagged(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tens
 
 
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
-    if has_own_operators(type(tensors[0])):
+    if has_own_operators(type(tensors[0])) and tensors[0].dim():
         target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
         return torch.cat([move_by_own_operators(each, target) for each in tensors], dim)
     if not needs_grad(tensors):
