@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ._arguments import argument, as_bool, as_int, as_list
 from ._attributes import is_same
 from ._bucket_copies import attached_copies, detached_copies
+from ._comm_checks import check_gather_inputs
 from ._containers import Leaf, Pieces
 
 # Undocumented names: nncore and torch.distributed import the first one, and copies of scatter the
@@ -382,6 +383,8 @@ def _cat_jagged(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tens
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
     if has_own_operators(type(tensors[0])) and tensors[0].dim():
         target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
+        # `torch.cat` accepts a tensor of another shape if it has one dimension and no elements.
+        dim = check_gather_inputs(tensors, as_int("dim", dim), any_device=target == CPU)
         return torch.cat([move_by_own_operators(each, target) for each in tensors], dim)
     if not needs_grad(tensors):
         return gather_tensors(tensors, device, dim)  # A node would take longer than the copies.

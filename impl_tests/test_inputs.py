@@ -122,3 +122,9 @@ def test_rows_of_a_wrapper_class_in_a_packed_sequence_are_split_and_joined():
     assert [chunk.data.b.tolist() for chunk in chunks] == [[10.0, 11.0, 13.0, 14.0], [12.0]]
     joined = gather(chunks, "cpu")
     assert (joined.data.a.tolist(), joined.data.b.tolist()) == ([*rows], [*rows + 10])
+
+
+def test_outputs_of_a_wrapper_class_with_other_dimensions_are_refused():
+    outputs = [TwoTensor(torch.ones(shape), torch.ones(shape)) for shape in ((0,), (2, 2))]
+    with pytest.raises(RuntimeError, match="index 1 has 2 dimensions"):
+        gather(outputs, "cpu")
