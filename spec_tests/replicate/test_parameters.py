@@ -119,6 +119,17 @@ def test_buffers_are_copied_as_buffers(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
+@clause("replicate.buffers.copies")
+@given(slots=device_slots(), detach=st.booleans())
+def test_buffers_that_are_parts_of_one_tensor_are_copied_each(target, topology, slots, detach):
+    module, whole = torch.nn.Module(), torch.arange(4.0, device=topology.device(slots[0]))
+    for name, part in zip(("first", "last"), whole.split(2), strict=True):
+        module.register_buffer(name, part)
+    for replica in target.replicate.replicate(module, topology.take(slots), detach):
+        found = [replica.first.tolist(), replica.last.tolist()]
+        checks.same(found, [[0.0, 1.0], [2.0, 3.0]], slots)
+
+
 @clause("replicate.buffers.requiring-grad")
 @given(call=replicate_calls(kinds=("grad_buffer",), called=True))
 def test_buffers_that_require_a_gradient_get_one(target, baselines, topology, call):
