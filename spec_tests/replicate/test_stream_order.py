@@ -20,11 +20,13 @@ class Module(nn.Module):
 
 @clause("replicate.queue-order")
 def test_a_module_may_be_changed_after_replicate(target, topology):
-    net = Module().to(topology.device(0))
+    topology.require(distinct=2)
+    devices = [*dict.fromkeys(topology.take(3))]  # A copy for a repeated device may be shared.
+    net = Module().to(devices[0])
     with on_side_streams(topology):
         for tensor in (net.scale.data, net.offset.data, net.shift):
             tensor.mul_(2)
-        replicas = target.replicate.replicate(net, topology.take(3))[1:]
+        replicas = target.replicate.replicate(net, devices)[1:]
         for tensor in (net.scale.data, net.offset.data, net.shift):
             tensor.zero_()
         # The replicas are freed after the work that reads them is queued, and before it runs.
@@ -33,4 +35,4 @@ def test_a_module_may_be_changed_after_replicate(target, topology):
             for replica in replicas
         ]
         del replicas
-    checks.same(torch.stack([total.cpu() for total in found]), torch.full((2, 2), 6.0))
+    checks.same(torch.stack([total.cpu() for total in found]), torch.full((len(found), 2), 6.0))
