@@ -170,7 +170,7 @@ class Failure:
 
         One text of the target's errors is one cause everywhere, and one named part of results,
         such as ``former_parameters``, is one in its chapter. A value without a name, which is no
-        tensor, says little: only failures with one title have one cause.
+        tensor, says little: it is a cause of its clause.
         """
         if self.kind == "assert":
             return clause, *self.key
@@ -180,7 +180,7 @@ class Failure:
         if places and self.kind == "differs":
             return clause.partition(".")[0], *sorted(places)
         if self.kind == "differs" and all(fact.name == "value" for fact in self.facts):
-            return clause.partition(".")[0], self.title, *self.key
+            return clause, *self.key
         part = "" if self.kind in _ANYWHERE else ".".join(clause.split(".")[:2])
         return part, *self.key
 

@@ -21,11 +21,13 @@ def group_by_cause(
     (``violated``) comes after the others.
     """
     groups: dict[tuple[str, ...], list[str]] = {}
-    group_of_test: dict[tuple[str, ...], tuple[str, ...]] = {}
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
     for clause, own in evidence.items():
         group = own.failure.group(clause) if own.failure else (EARLIER,)
         if own.failure:  # One failure of a test may fail several clauses.
-            group = group_of_test.setdefault((own.test, *own.failure.key), group)
+            group = known.setdefault((own.test, *own.failure.key), group)
+        if own.failure and not own.failure.is_bare:  # One text is one cause in its chapter.
+            group = known.setdefault((clause.partition(".")[0], own.failure.title), group)
         groups.setdefault(group, []).append(clause)
     ordered = sorted(groups.values(), key=lambda names: ({*names} <= {*violated}, -len(names)))
     return [(_title(names[0], evidence[names[0]].failure), names) for names in ordered]

@@ -47,6 +47,14 @@ def test_a_published_run_of_an_earlier_suite_has_verdicts_without_failures(tmp_p
     assert causes.group_by_cause(found) == [("an earlier suite", [ONE])]
 
 
+def test_failures_of_a_chapter_with_one_title_have_one_cause():
+    names = ("parallel_apply.order", "parallel_apply.arguments", "replicate.structure")
+    failure = Failure("differs", (Fact("output", "members"),), "output has no members")
+    found = {name: Evidence("fail", failure=failure, test=name) for name in names}
+    title = "output has no members"
+    assert causes.group_by_cause(found) == [(title, [*names[:2]]), (title, [names[2]])]
+
+
 def test_published_texts_have_no_absolute_path(tmp_path):
     text = "in /home/me/spec_tests/a.py:3 and/or https://example.org/a/b"
     failure = Failure("error", (), text, call="load('/home/me/a.pt')")
