@@ -31,7 +31,7 @@ from ._copies import (
     tensor_dict_to_device,
     to_device,
 )
-from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_on_cpu
+from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_cpu, is_on_cpu
 from ._inputs import SPARSE_LAYOUTS, CopiedLeaf, InputLeaves, SplitLeaf
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed_sequences import cat_packed
@@ -384,7 +384,7 @@ def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Ten
     if has_own_operators(type(tensors[0])) and tensors[0].dim():
         target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
         # `torch.cat` accepts a tensor of another shape if it has one dimension and no elements.
-        dim = check_gather_inputs(tensors, as_int("dim", dim), any_device=target == CPU)
+        dim = check_gather_inputs(tensors, as_int("dim", dim), any_device=is_cpu(target))
         return torch.cat([move_by_own_operators(each, target) for each in tensors], dim)
     if not needs_grad(tensors):
         return gather_tensors(tensors, device, dim)  # A node would take longer than the copies.
