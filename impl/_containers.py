@@ -407,10 +407,10 @@ def _rebind(part: Any, template: Any, built: Any) -> Any:
 
 
 def _copy(value: Any) -> Any:
-    """Return a shallow copy of an object, which may be changed."""
+    """Return a shallow copy of an object. Raise TypeError if its class returns the object."""
     copied = copy.copy(value)
     if copied is value:
-        raise TypeError(f"copy.copy of a {type(value).__name__} returns the object itself")
+        raise TypeError  # The callers build the container otherwise.
     return copied
 
 
