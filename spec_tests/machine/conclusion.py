@@ -123,6 +123,8 @@ def summary_lines(
     for name, each in evidence.items():
         if each.verdict != "pass" and not each.declared:
             reason = f": {each.reason}" if verdicts[name] == "not-run" else ""
+            if each.is_stale:
+                reason = ": recorded, but the tests pass"
             lines.append(f"{verdicts[name]:>12}  {name}{reason}")
     declared = [each.declared for each in evidence.values() if each.declared]
     if declared:

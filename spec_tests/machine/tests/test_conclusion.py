@@ -4,7 +4,7 @@ import pytest
 
 from spec_tests.failure import Failure
 from spec_tests.machine import clauses, register
-from spec_tests.machine.conclusion import conclude
+from spec_tests.machine.conclusion import conclude, summary_lines
 from spec_tests.machine.verdicts import Evidence
 
 SPECIFICATION = clauses.load()
@@ -45,7 +45,10 @@ def test_failures_of_records_that_are_out_of_date_are_counted_apart():
     found = dict.fromkeys(SPECIFICATION, Evidence("pass"))
     found |= {ONE: Evidence("known"), other: Evidence("fail")}
     found[third] = Evidence("fail", failure=Failure("stale-record", (), "remove it"))
-    claim = conclude(found, SPECIFICATION).claim
+    conclusion = conclude(found, SPECIFICATION)
+    claim = conclusion.claim
+    lines = summary_lines(found, SPECIFICATION, conclusion)
+    assert f"        fail  {third}: recorded, but the tests pass" in lines
     passing = len({ONE, other} - VIOLATED)
     assert claim.endswith(
         "; 1 fail, 1 known, 1 with records that are out of date; "
