@@ -30,16 +30,21 @@ def main(options: argparse.Namespace) -> int:
     for title, run in (("old", old), ("new", new)):
         state = f" ({run.about['incomplete']})" if "incomplete" in run.about else ""
         print(f"{title}: {run.label}{state}")
-    for kind, name, before, after in changed:
-        if kind != GONE:
+    listed = f"listed in {options.to}" if options.to else "--to FILE lists them"
+    gone = [each for each in changed if each[0] == GONE]
+    passing = [each for each in changed if each[0] == APPEARED and each[-1] == "pass"]
+    for each in changed:
+        if each not in gone and each not in passing:
+            kind, name, before, after = each
             print(f"{kind:<15} {before:>11} -> {after:<11} {name}")
-    gone = sum(kind == GONE for kind, *_ in changed)
-    if gone:
-        listed = f"listed in {options.to}" if options.to else "--to FILE lists them"
-        text = f"{clauses.format_count(gone)} that the new run does not decide ({listed})"
-        print(f"{GONE:<15} {text}")
+    for kind, counted, text in (
+        (APPEARED, passing, "with the verdict pass that the old run does not decide"),
+        (GONE, gone, "that the new run does not decide"),
+    ):
+        if counted:
+            print(f"{kind:<15} {clauses.format_count(len(counted))} {text} ({listed})")
     count = sum(kind == REGRESSION for kind, *_ in changed)
-    others, number = len(changed) - count - gone, len(new.verdicts)
+    others, number = len(changed) - count - len(gone) - len(passing), len(new.verdicts)
     of_run = f"{clauses.format_count(number)} in the new run"
     total = f"{count} regressions, {others} other changes, {of_run}"
     print(total)

@@ -25,6 +25,7 @@ def saved_runs(tmp_path, monkeypatch):
         "a.better": ("fail", "pass"),
         "a.same": ("pass", "pass"),
         "a.new": (None, "fail"),
+        "a.first": (None, "pass"),
         "a.old": ("pass", None),
     }
     for place, name in enumerate(("old.jsonl", "new.jsonl")):
@@ -38,7 +39,7 @@ def saved_runs(tmp_path, monkeypatch):
 def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, capsys):
     old, _ = saved_runs
     assert main(["diff", *saved_runs, "--to", "page.md"]) == 1
-    first, second, *lines, gone, total = capsys.readouterr().out.splitlines()
+    first, second, *lines, appeared, gone, total = capsys.readouterr().out.splitlines()
     assert first == "old: theirs · torch 2.12.0 · sim · old"
     assert second == "new: theirs · torch 2.12.0 · sim · new (the run was interrupted)"
     assert [line.split() for line in lines] == [
@@ -47,8 +48,9 @@ def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, 
         ["improvement", "fail", "->", "pass", "a.better"],
         ["appeared", "not-run", "->", "fail", "a.new"],
     ]
+    assert appeared.startswith("appeared        1 clause with the verdict pass that the old run")
     assert gone.startswith("disappeared     1 clause that the new run does not decide")
-    assert total == "2 regressions, 2 other changes, 5 clauses in the new run"
+    assert total == "2 regressions, 2 other changes, 6 clauses in the new run"
     page = Path("page.md").read_text()
     assert "| regression | a.worse | pass | fail |" in page
     assert "| disappeared | a.old | pass | not-run |" in page
@@ -78,7 +80,7 @@ def test_report_writes_a_summary_and_a_badge(saved_runs):
     summary = Path("summary.md").read_text()
     assert summary.startswith("# theirs · torch 2.12.0 · sim · new\n\nsuite 1.0 is not decided: ")
     assert "\nthe run was interrupted\n" in summary
-    assert "| all | 2 | 0 | 1 | 2 | 0 |" in summary
+    assert "| all | 2 | 0 | 1 | 3 | 0 |" in summary
     title = "2 of 2 failed clauses pass in torch.nn.parallel:"
     assert summary.endswith(
         f"|\n\n{title}\n\n* a.new differs: a.new\n* a.worse differs: a.worse\n"
