@@ -145,13 +145,12 @@ class Branch(Node):
         kind = type(self.template)
         try:
             built = recipe.call(kind, recipe.keys, parts)
-            members = [part for _, part in self.items(built)] if type(built) is kind else parts
+            if type(built) is not kind or is_same([m for _, m in self.items(built)], [*parts]):
+                return built
         except MEMORY_ERRORS:
             raise
         except Exception:
-            members = None
-        if members is not None and is_same([*members], [*parts]):
-            return built
+            pass
         # The class accepts the original items, but refuses or changes the new ones.
         built = self.build(parts)
         # The class has made these tensors from the original items, so they have other rows.

@@ -106,8 +106,9 @@ class Failures:
         names = sorted(names, key=lambda name: (name in self._violated, name))
         lines = [f"FAIL {clauses.format_count(len(names))}: {cause}"]
         for name in names[:MAX_CLAUSES]:
-            compared = register.compare_with_reference([name], evidence[name].failure)
-            way = f" ({register.OTHERWISE})" if compared.endswith(register.OTHERWISE) else ""
+            own = evidence[name].failure
+            is_other = own and not own.is_stale and register.fails_otherwise([name], own)
+            way = f" ({register.OTHERWISE})" if is_other else ""
             lines.append(f"  {name}{way}  {self._commands.get(name, '')}".rstrip())
         if more := len(names[MAX_CLAUSES:]):
             lines.append(f"  and {clauses.format_count(more, 'more clause')}")

@@ -46,7 +46,7 @@ TIME_IS_UP = Failure("time", (Fact("process", "time limit"),), "the time limit e
 #: A line of pytest about an option that changes nothing in `parallel-conformance run`.
 _HINT = "Use -v to get more diff"
 #: Matches the address of an object or of memory, which each run changes.
-_ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<![.\d])\d{12,15}(?![.\d])")
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<![.\d])\d{12,15}(?!\.?\w)")
 #: The number of frames that are kept at both ends of a long traceback.
 _FIRST, _LAST = 100, 20
 

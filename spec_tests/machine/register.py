@@ -378,9 +378,15 @@ def compare_with_reference(
         return ""
     if failure is None:
         return f"{REFERENCE} violates it; this run does not say whether in the same way"
+    is_other = fails_otherwise(names, failure, torch)
+    return f"{REFERENCE} violates it{f' {OTHERWISE}' if is_other else ', too'}"
+
+
+def fails_otherwise(names: Collection[str], failure: Failure, torch: str | None = None) -> bool:
+    """Return whether torch.nn.parallel violates clauses, but by other facts than ``failure``."""
     records = [each for each in _of_reference(torch) if not {*names}.isdisjoint(each.clauses)]
-    is_same = any(failure.is_expected(record.expects) for record in records)
-    return f"{REFERENCE} violates it{', too' if is_same else f' {OTHERWISE}'}"
+    is_violated = violated_by_reference(torch).issuperset(names)
+    return is_violated and not any(failure.is_expected(record.expects) for record in records)
 
 
 def is_satisfied(text: str, installed: str | None = None) -> bool:
