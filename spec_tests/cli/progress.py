@@ -132,7 +132,7 @@ class Progress(RunMonitor):
                 seconds = following.get((test, start), HEARTBEAT)
                 if time.monotonic() - start >= seconds:
                     is_long = seconds > HEARTBEAT
-                    note = " (--timeout SECONDS after -- is its limit)" if is_long else ""
+                    note = " (--timeout SECONDS after -- sets its limit)" if is_long else ""
                     self._write(f"running for {seconds} s: {test}{note}")
                     following[test, start] = 2 * seconds
 

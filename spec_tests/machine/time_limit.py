@@ -88,9 +88,9 @@ class _Timer:
         self._thread.join()
 
     def _arm(self) -> None:
-        """Let faulthandler end the process if `_wait` does not run any more.
+        """Set the time after which faulthandler ends the process.
 
-        This is so if a thread hangs in C and keeps the interpreter lock.
+        `_wait` sets it again each second, unless a thread keeps the interpreter lock in C.
         """
         limit = 2 * (self._limits.seconds or EXAMPLE_LIMIT)
         faulthandler.dump_traceback_later(limit, exit=True, file=self._file)
