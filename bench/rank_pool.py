@@ -99,6 +99,8 @@ class Pool:
             worker_pipe.close()
             self._processes.append(process)
             self._pipes.append(pipe)
+        # A rank may end as soon as a function runs. A rank that still joins a group fails then.
+        self._receive_all(self._pipes)
 
     def _receive_all(self, pipes: list[Connection]) -> list[Any]:
         results: dict[int, Any] = {}
@@ -134,6 +136,7 @@ def _run_worker(rank: int, size: int, store: str, pipe: Connection) -> None:
         timeout=timedelta(seconds=COLLECTIVE_TIMEOUT),
     )
     groups = [dist.new_group(list(range(count))) for count in range(1, size)]
+    pipe.send_bytes(pickle.dumps(None))  # This rank has joined all groups.
     while True:
         try:
             count, function, args, kwargs = pickle.loads(pipe.recv_bytes())
