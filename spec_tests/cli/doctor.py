@@ -144,12 +144,19 @@ def _simulator_requirements(*, is_needed: bool) -> Iterator[Requirement]:
 
 
 def _print_clauses(topology: "Topology") -> int:
+    import pytest
+
     from spec_tests.machine import capabilities, clauses, device_clauses, probes
     from spec_tests.machine.capabilities import dtype_name
     from spec_tests.strategies.supported_layers import find_errors
 
     probes.say = functools.partial(print, flush=True)
-    offered = capabilities.find(topology)
+    try:
+        offered = capabilities.find(topology)
+    except pytest.UsageError as error:
+        number = clauses.format_count(len(device_clauses.load()))
+        print(f"{error}; {number} about devices not tried; exit status 1")
+        return 1
     required = optional = 0
     for finding in offered.findings:
         clause = device_clauses.load().get(finding.name)

@@ -29,7 +29,7 @@ exit status of run:
   2  interrupted, or an argument of this command is wrong
   3  the suite has an internal error
   4  pytest refuses the value of an option, the target cannot be imported or has no part,
-     the accelerator is not found, or the simulator cannot be built
+     the accelerator is not found or does not work, or the simulator cannot be built
   5  no test was selected
   6  no clause fails, but the target lacks names that its register does not declare
   7  no clause fails, but --require-decided is given and a clause is not decided

@@ -119,6 +119,9 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
     Args:
         topology: The devices.
         without: The names of features and dtypes that are neither tried nor used.
+
+    Raises:
+        pytest.UsageError: Each dtype raises an error, as if a server of the devices does not run.
     """
     dtypes = {dtype_name(dtype): dtype for dtype in DTYPES}
     feature_of = {
@@ -129,6 +132,8 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
     tried = [name for name in (*dtypes, NEW_STREAMS) if name not in without]
     basis = probes.find_all(try_basis, tried, topology)
     of_dtypes = [finding for finding in basis if finding.name != NEW_STREAMS]
+    if of_dtypes and all(finding.state == "missing" for finding in of_dtypes):
+        raise pytest.UsageError(f"{topology.device(0)} does not work: {of_dtypes[0].text}")
     working = tuple(finding.name for finding in basis if finding.state == "there")
     findings = probes.find_all(ClauseProbe(working), [*feature_of], topology)
     failed = [finding for finding in findings if finding.state in ("missing", "wrong")]

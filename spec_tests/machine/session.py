@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Import the target, after the accelerator is enabled.
+    """Import the target, after the accelerator is enabled. Refuse devices that do not work.
 
     A run that only collects tests imports no target.
     """
@@ -72,7 +72,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
     name, mapping = target_of(config), mapping_of(config)
-    topology_of(config)
+    capabilities_of(config)
     target = require_target(name, mapping)
     if (path := register_of(config)) is not None:
         register.require_missing(register.load_lacks(path), target, path)

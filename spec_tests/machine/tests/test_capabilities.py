@@ -183,6 +183,17 @@ def test_doctor_shows_a_fault_of_the_devices(doctor):
     assert printed.splitlines()[-1] == f"violated: {counts}; exit status 1"
 
 
+def test_doctor_prints_one_line_about_devices_that_do_not_work(doctor):
+    status, printed = doctor("--fault=no-memory")
+    number = len(device_clauses.load())
+    assert status == 1
+    assert printed.splitlines()[-1] == (
+        "sim:0 does not work: sim out of memory: sim:0 has no memory left; "
+        f"{number} clauses about devices not tried; exit status 1"
+    )
+    assert "devices." not in printed
+
+
 def test_doctor_prints_each_clause_about_devices(doctor, switch_off):
     switch_off("new-streams")
     status, printed = doctor("--accelerator=sim", "-p", "json")
@@ -211,6 +222,14 @@ def test_test_that_needs_a_missing_dtype_is_not_run(run_suite_in_new_process, op
     result = run_suite_in_new_process(TESTS, option, "-rs")
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["*features: all except *float64*", "*the devices lack float64"])
+
+
+@pytest.mark.slow
+def test_a_run_on_devices_that_do_not_work_is_refused(run_suite_in_new_process):
+    result = run_suite_in_new_process(TESTS, "--fault=no-memory")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line = "ERROR: sim:0 does not work: sim out of memory: sim:0 has no memory left"
+    result.stderr.fnmatch_lines([line])
 
 
 @pytest.mark.slow
