@@ -6,6 +6,7 @@ stand in functions: the command also runs if packages are not installed.
 
 import argparse
 import functools
+import importlib
 import importlib.util
 import os
 import sys
@@ -59,9 +60,24 @@ def main(options: argparse.Namespace) -> int:
         if options.accelerator is None or name != "devices":
             print(f"{'ok' if is_met else 'MISSING':<8}{name:<11} {text}", flush=True)
             failed = failed or not is_met
+    failed = failed or not _import_modules(options.modules)
     if failed or options.accelerator is None:
         return int(failed)
     return _try_devices(options)
+
+
+def _import_modules(names: list[str]) -> bool:
+    """Import the modules of the option ``-p``; print the error of one and return False."""
+    from spec_tests.machine.input_files import in_one_line
+
+    sys.path.insert(0, str(Path.cwd()))  # Like `run`.
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # the code of a back end may raise any error
+            print(in_one_line(f"-p {name}: {type(error).__name__}: {error}"))
+            return False
+    return True
 
 
 def _try_devices(options: argparse.Namespace) -> int:
@@ -79,7 +95,6 @@ def _try_devices(options: argparse.Namespace) -> int:
         print(error)
         return 1
     try:
-        sys.path.insert(0, str(Path.cwd()))  # Like `run`.
         os.environ[BACK_ENDS] = ",".join(modules)  # Another process imports them, too.
         topology = make_topology(accelerator, None)
     except Exception as error:  # the code of a back end may raise any error

@@ -45,20 +45,21 @@ def test_doctor_imports_a_back_end_in_the_current_folder(monkeypatch, tmp_path, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "backend_here.py").write_text("raise OSError('imported')")
     assert main(["doctor", "--accelerator=sim", "-p", "backend_here"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "OSError: imported"
+    assert capsys.readouterr().out.splitlines()[-1] == "-p backend_here: OSError: imported"
 
 
-@pytest.mark.parametrize("module", ["../up", "broken"])
+@pytest.mark.parametrize("option", [["--accelerator=sim"], []])
+@pytest.mark.parametrize("module", ["../up", "broken", "nosuch"])
 def test_doctor_names_the_error_of_a_back_end_that_cannot_be_imported(
-    monkeypatch, tmp_path, capsys, module
+    monkeypatch, tmp_path, capsys, module, option
 ):
     monkeypatch.setenv(BACK_ENDS, "")  # doctor sets it
     (tmp_path / "broken.py").write_text("raise OSError('no\\nlibrary')")
     monkeypatch.syspath_prepend(tmp_path)
-    assert main(["doctor", "--accelerator=sim", "-p", module]) == 1
+    assert main(["doctor", *option, "-p", module]) == 1
     line = capsys.readouterr().out.splitlines()[-1]
-    assert re.match(r"\w+Error: .", line)
-    assert module != "broken" or line == "OSError: no library"
+    assert re.match(rf"-p {module}: \w+Error: .", line)
+    assert module != "broken" or line == "-p broken: OSError: no library"
 
 
 def test_doctor_reports_an_old_torch(monkeypatch, capsys):
