@@ -18,7 +18,7 @@ A ``DeviceLike`` is an ordinal, a string or a ``torch.device``. Five functions c
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from numbers import Integral
 from types import SimpleNamespace
 from typing import Any, TypeGuard, TypeVar
@@ -260,11 +260,14 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
 
 def as_devices(devices: Sequence[DeviceLike | None]) -> list[torch.device]:
     """Return :func:`as_device_or_current` of each of ``devices``, in less time for ordinals."""
-    ordinals = [each for each in devices if type(each) is int and 0 <= each <= _MAX_INDEX]
-    if not ordinals or len(ordinals) < len(devices):
-        return [*map(as_device_or_current, devices)]
-    accelerator = _require_accelerator()
-    return [torch.device(accelerator, ordinal) for ordinal in ordinals]
+    if {*map(type, devices)} == {int}:
+        return [*_devices_at(_require_accelerator(), *devices)]
+    return [*map(as_device_or_current, devices)]
+
+
+@lru_cache
+def _devices_at(device_type: str, *ordinals: int) -> list[torch.device]:
+    return [device_at(ordinal, device_type) for ordinal in ordinals]
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
