@@ -110,7 +110,7 @@ def test_numbers_beside_tensors_are_gathered_into_a_list(target, topology, value
 @example(values=[UserString("a"), UserString("b")])
 def test_objects_bytes_dtypes_and_ranges_are_gathered_into_a_list(target, topology, values):
     found = target.scatter_gather.gather([(value,) for value in values], topology.device(0))
-    checks.same([*map(id, found[0])], [*map(id, values)], values)
+    checks.same(_name_each(found[0], values), _name_each(values, values), values)
 
 
 @clause("divergences.SG-7.failing-iterables-are-listed")
@@ -128,8 +128,14 @@ def test_failing_iterables_are_gathered_into_a_list(target, topology, make, coun
     listed, joined = _unpair(found, depth, first)
     assert [warning.category for warning in warned] == [UserWarning]
     assert type(listed) is list
-    checks.same([*map(id, listed)], [*map(id, values)], values)
+    checks.same(_name_each(listed, values), _name_each(values, values), values)
     checks.same(joined, torch.cat([tensor.to(devices[0]) for tensor in tensors]))
+
+
+def _name_each(found, values):
+    """Return for each object in ``found`` its place in ``values``, or its repr if it is new."""
+    places = {id(value): f"values[{place}]" for place, value in enumerate(values)}
+    return [places.get(id(each), repr(each)) for each in found]
 
 
 def _pair(value, tensor, depth, first):

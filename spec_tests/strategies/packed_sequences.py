@@ -56,14 +56,18 @@ def _indices_on(packed: PackedSequence, device: torch.device) -> list[Tensor | N
     return [None if index is None else index.to(device) for index in indices]
 
 
-def is_valid(packed: PackedSequence) -> bool:
-    """Return whether the data, the batch sizes and the sorting indices are consistent."""
-    sizes, count = packed.batch_sizes, int(packed.batch_sizes[0])
-    descending = bool((sizes[1:] <= sizes[:-1]).all()) and bool((sizes > 0).all())
-    orders = [indices for indices in packed[2:] if indices is not None]
-    permutations = all(sorted(order.tolist()) == list(range(count)) for order in orders)
-    on_same_device = all(order.device == packed.data.device for order in orders)
-    return descending and permutations and on_same_device and int(sizes.sum()) == len(packed.data)
+def find_errors(packed: PackedSequence) -> list[str]:
+    """Return texts about data, batch sizes and sorting indices that are not consistent."""
+    sizes, rows, device = packed.batch_sizes.tolist(), len(packed.data), packed.data.device
+    errors = []
+    if sizes != sorted(sizes, reverse=True) or min(sizes) < 1 or sum(sizes) != rows:
+        errors.append(f"the batch sizes of {rows} rows are {sizes}")
+    for order in (indices for indices in packed[2:] if indices is not None):
+        if sorted(order.tolist()) != list(range(sizes[0])):
+            errors.append(f"{order.tolist()} does not sort {sizes[0]} sequences")
+        if order.device != device:
+            errors.append(f"data on {device} has sorting indices on {order.device}")
+    return errors
 
 
 @st.composite
