@@ -115,7 +115,7 @@ class Failure:
         facts: The facts that differ, in all failing calls that Hypothesis has drawn.
         text: The first difference, for people.
         error: One line for lists of causes, if the text does not begin with it: the class and the
-            first line of the target's error, and the expected value.
+            first line of the target's error.
         call: The smallest failing call, as code.
     """
 

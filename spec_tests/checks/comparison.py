@@ -19,7 +19,6 @@ from spec_tests.failure import (
     Failure,
     Kind,
     error_fact,
-    error_line,
     noted_error,
     shorten,
 )
@@ -27,11 +26,8 @@ from spec_tests.machine import capabilities
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import REFERENCE, Target
 
-#: The length in characters to which each of two values in a text is cut. A line of the terminal
-#: has both.
-_MAX_VALUE = 180
-#: The length in characters to which each of two values in a title is cut.
-_MAX_BRIEF = 100
+#: The length in characters to which each of two values in a text is cut. A title has both.
+_MAX_VALUE = 120
 
 #: The tolerance for copies and for sums of small whole numbers. Both are equal bit by bit.
 EXACT = 0.0
@@ -157,7 +153,7 @@ def _error(
     raised = isinstance(actual, Raised), isinstance(expected, Raised)
     kinds: dict[tuple[bool, bool], Kind] = {(True, False): "refused", (False, True): "accepted"}
     facts = tuple(dict.fromkeys(difference.fact for difference in differing))
-    failure = Failure(kinds.get(raised, "differs"), facts, as_text(differing), differing[0].title)
+    failure = Failure(kinds.get(raised, "differs"), facts, as_text(differing))
     return _error_of_call(failure, call, head)
 
 
@@ -197,34 +193,28 @@ def _outcome_differences(
     for name, place in names.items():
         pair = getattr(actual, name), getattr(expected, name)
         if name == "warnings":
-            texts = _texts("warnings is {}, expected {}", *map(repr, pair))
-            yield from _text_differences(*pair, place, *texts)
+            text = "warnings is {}, expected {}".format(*_shorten_both(*map(repr, pair)))
+            yield from _text_differences(*pair, place, text)
         elif name == "changes":
-            found, wanted = ("; ".join(each.values()) or "nothing" for each in pair)
-            texts = _texts("changed by the call: {}; expected: {}", found, wanted)
-            yield from _text_differences(tuple(pair[0]), tuple(pair[1]), place, *texts)
+            values = ("; ".join(each.values()) or "nothing" for each in pair)
+            text = "changed by the call: {}; expected: {}".format(*_shorten_both(*values))
+            yield from _text_differences(tuple(pair[0]), tuple(pair[1]), place, text)
         else:
             yield from differences(*pair, place, tolerance)
 
 
-def _texts(form: str, found: str, wanted: str) -> Iterator[str]:
-    """Yield the text and the title of a difference, with both values cut."""
-    for length in (_MAX_VALUE, _MAX_BRIEF):
-        yield form.format(*_shorten_both(found, wanted, length))
-
-
 def _text_differences(
-    actual: Sequence[str], expected: Sequence[str], place: str, *texts: str
+    actual: Sequence[str], expected: Sequence[str], place: str, text: str
 ) -> Iterator["Difference"]:
     """Yield a difference for each text that the expected list lacks, or else one for the list."""
     for warning in dict.fromkeys(actual):
         if warning not in expected:
             category, _, rest = warning.partition(": ")  # A warning has a class and a text.
             fact = error_fact(category, rest, place) if rest else Fact(place, warning)
-            yield Difference(place, fact, *texts)
+            yield Difference(place, fact, text)
     if not {*actual} - {*expected} and actual != expected:
         name = "missing" if {*expected} - {*actual} else "count or order"
-        yield Difference(place, Fact(place, name), *texts)
+        yield Difference(place, Fact(place, name), text)
 
 
 def as_text(differing: Sequence["Difference"]) -> str:
@@ -245,14 +235,12 @@ class Difference:
     Args:
         path: The path of the two values.
         fact: The fact that differs.
-        text: The fact in both snapshots.
-        title: The text as one line with both values cut; empty if the text is such a line.
+        text: The fact in both snapshots, in one line with both values cut.
     """
 
     path: str
     fact: Fact
     text: str
-    title: str = ""
 
     def name_after(self, first: "Difference") -> str:
         """Return path and fact, or only the fact if ``first`` has the same path."""
@@ -283,11 +271,8 @@ def differences(
     elif type(actual) is not type(expected) or actual != expected:
         fact = _value_fact(actual, expected, place)
         path, actual, expected = _differing_entry(actual, expected, path)
-        found, wanted = _shorten_both(_describe(actual), _describe(expected), _MAX_VALUE)
-        text = f"{path} is {found}, expected {wanted}"
-        brief = ", expected ".join(_shorten_both(_line(actual), _line(expected), _MAX_BRIEF))
-        title = brief if isinstance(actual, Raised) else f"{path} is {brief}"
-        yield Difference(path, fact, text, title)
+        found, wanted = _shorten_both(_describe(actual), _describe(expected))
+        yield Difference(path, fact, f"{path} is {found}, expected {wanted}")
 
 
 def _differing_entry(actual: Any, expected: Any, path: str) -> tuple[str, Any, Any]:
@@ -295,7 +280,7 @@ def _differing_entry(actual: Any, expected: Any, path: str) -> tuple[str, Any, A
     if (
         type(actual) is type(expected)
         and isinstance(expected, list | tuple | dict)
-        and len(_describe(actual)) + len(_describe(expected)) > 2 * _MAX_BRIEF
+        and len(_describe(actual)) + len(_describe(expected)) > 2 * _MAX_VALUE
         and [key for key, _ in _items(actual)] == [key for key, _ in _items(expected)]
     ):
         for key, member in _items(actual):
@@ -356,11 +341,10 @@ def _tensor_differences(
             text = f"{path} has {name} {own}, expected {fact}"
             yield Difference(path, Fact(place, name), text)
     if differing := _differing_elements(actual.values, expected.values, tolerance):
-        found, other = _describe_values(actual.values, expected.values, differing)
+        texts = _describe_values(actual.values, expected.values, differing)
+        found, other = (shorten(each, _MAX_VALUE) for each in texts)
         fact = Fact(place, f"values{_relation(actual.values, expected.values)}")
-        text = "{} has values {}, expected {}"
-        short = (shorten(each, _MAX_BRIEF) for each in (found, other))
-        yield Difference(path, fact, text.format(path, found, other), text.format(path, *short))
+        yield Difference(path, fact, f"{path} has values {found}, expected {other}")
 
 
 def _differing_elements(actual: Tensor, expected: Tensor, tolerance: float) -> list[int]:
@@ -427,27 +411,21 @@ def _describe_members(actual: list[object], expected: list[object]) -> str:
     found, wanted = str(actual), str(expected)
     missing = [each for each in expected if each not in actual]
     more = [each for each in actual if each not in expected]
-    if len(found) + len(wanted) <= 2 * _MAX_BRIEF or not (missing or more):
-        found, wanted = _shorten_both(found, wanted, _MAX_BRIEF)
+    if len(found) + len(wanted) <= 2 * _MAX_VALUE or not (missing or more):
+        found, wanted = _shorten_both(found, wanted)
         return f"has members {found}, expected {wanted}"
     parts = ("lacks", missing), ("has also", more)
     return " and ".join(f"{verb} {members}" for verb, members in parts if members)
 
 
-def _line(value: Any) -> str:
-    """Return a value as a line; an error as its class and text."""
-    is_error = isinstance(value, Raised)
-    text = error_line(value.class_name, value.text) if is_error else _describe(value)
-    return text.partition("\n")[0]
-
-
-def _shorten_both(found: str, wanted: str, length: int) -> tuple[str, str]:
-    """Shorten two texts; leave out what they begin with if they differ only after it."""
-    start = sum(takewhile(bool, map(eq, found, wanted))) - length // 4
-    if max(len(found), len(wanted)) > length and start > 0:
+def _shorten_both(found: str, wanted: str) -> tuple[str, str]:
+    """Return two texts as short lines, without a long beginning that is equal."""
+    found, wanted = (" / ".join(each.splitlines()) for each in (found, wanted))
+    start = sum(takewhile(bool, map(eq, found, wanted))) - _MAX_VALUE // 4
+    if max(len(found), len(wanted)) > _MAX_VALUE and start > 0:
         start = max(start - 20, found.rfind(" ", 0, start) + 1)  # where a word begins
         found, wanted = f"… {found[start:]}", f"… {wanted[start:]}"
-    return shorten(found, length), shorten(wanted, length)
+    return shorten(found, _MAX_VALUE), shorten(wanted, _MAX_VALUE)
 
 
 def _describe(value: Any) -> str:
