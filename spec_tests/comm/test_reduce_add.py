@@ -40,24 +40,7 @@ def test_sum_of_large_tensors_is_not_zero(target, topology, count):
     checks.same([tensor.unique().tolist() for tensor in ones], [[1.0]] * count)
 
 
-@clause("comm.reduce-add.mixed-dtypes")
-@pytest.mark.parametrize(
-    "dtypes",
-    [
-        (torch.int32, torch.float32),
-        (torch.float32, torch.int32),
-        (torch.float16, torch.float32),
-        (torch.bfloat16, torch.float16),
-        (torch.int32, torch.int32, torch.float32),
-    ],
-    ids=lambda dtypes: "-".join(str(dtype).removeprefix("torch.") for dtype in dtypes),
-)
-def test_different_dtypes_are_promoted_or_refused(target, baselines, topology, dtypes):
-    topology.require_copies()
-    inputs = [TensorSpec((2, 3), dtype, slot=slot) for slot, dtype in enumerate(dtypes)]
-    checks.agree(_reduce(*inputs, destination=DeviceAt(0)), target, baselines, topology)
-
-
+# Before the test of dtypes, whose sums also depend on the order: -x then names this clause.
 @clause("comm.reduce-add.order")
 @pytest.mark.parametrize("root", range(3), ids="root={}".format)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -75,6 +58,24 @@ def test_sum_starts_with_the_last_input_on_the_destination(
         library.comm.reduce_add(inputs, devices[root]).tolist() for library in libraries
     ]
     checks.same(expected, [found] * len(baselines))
+
+
+@clause("comm.reduce-add.mixed-dtypes")
+@pytest.mark.parametrize(
+    "dtypes",
+    [
+        (torch.int32, torch.float32),
+        (torch.float32, torch.int32),
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float16),
+        (torch.int32, torch.int32, torch.float32),
+    ],
+    ids=lambda dtypes: "-".join(str(dtype).removeprefix("torch.") for dtype in dtypes),
+)
+def test_different_dtypes_are_promoted_or_refused(target, baselines, topology, dtypes):
+    topology.require_copies()
+    inputs = [TensorSpec((2, 3), dtype, slot=slot) for slot, dtype in enumerate(dtypes)]
+    checks.agree(_reduce(*inputs, destination=DeviceAt(0)), target, baselines, topology)
 
 
 @clause("comm.reduce-add.current-device")

@@ -35,14 +35,7 @@ def _scatter_to_out(*out, **options):
     return _scatter(out=list(out), **options)
 
 
-@clause("comm.scatter.slices")
-@clause("comm.scatter.returns-tuple")
-@given(call=scatter_calls())
-@example(call=_scatter(dense((5, 2)), devices=THREE[:2]))
-def test_comm_scatter_returns_consecutive_slices(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
-
-
+# Before the next test, which also fails for uneven chunks: -x then names this clause.
 @clause("comm.scatter.even-chunks")
 @pytest.mark.parametrize("count", range(1, 9), ids="devices={}".format)
 def test_extents_of_even_chunks_are_rounded_up(target, topology, count):
@@ -52,6 +45,14 @@ def test_extents_of_even_chunks_are_rounded_up(target, topology, count):
 
     table = {rows: extents(rows) for rows in range(1, 26)}
     checks.same(table, {rows: even_chunks(rows, count) for rows in range(1, 26)})
+
+
+@clause("comm.scatter.slices")
+@clause("comm.scatter.returns-tuple")
+@given(call=scatter_calls())
+@example(call=_scatter(dense((5, 2)), devices=THREE[:2]))
+def test_comm_scatter_returns_consecutive_slices(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.scatter.empty-dimension")

@@ -24,7 +24,7 @@ from spec_tests.machine.clauses import CHAPTERS
 
 #: The chapters about single functions, and files whose tests compile modules or start processes.
 _WITH_EXAMPLE_LIMIT = {*CHAPTERS} - {"data_parallel", "devices"}
-SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
+SLOW = ("test_compiled", "test_compiled_modules", "test_callers", "test_wrapped_twice")
 #: The limits of an example in a test of single functions: seconds, and seconds of processor time.
 EXAMPLE_LIMIT, PROCESSOR_LIMIT = 120, 60
 #: The number of frames of the stack of a test, innermost last, and of stacks of other threads.

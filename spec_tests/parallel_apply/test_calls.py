@@ -15,7 +15,7 @@ from spec_tests.machine.clauses import clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.calls import KeywordCall, device_lists
 from spec_tests.strategies.parallel_apply import ordinals, parallel_apply_calls, passthrough_calls
-from spec_tests.strategies.small_modules import Calls, CurrentDevice
+from spec_tests.strategies.small_modules import CurrentDevice
 
 
 def _call(modules, inputs, **options):
@@ -98,17 +98,6 @@ def test_a_module_without_device_and_tensor_runs_on_the_current_device(
         checks.agree(call, target, baselines, topology)
         found = call.run(target, call.inputs(topology))
     assert found == [topology.device(1).index] * count
-
-
-@clause("parallel_apply.current-device-by-default")
-def test_an_error_of_a_module_without_inputs_names_the_current_device(target, topology):
-    topology.require(distinct=2)
-    ordinal = topology.device(1).index
-    # PyTorch's own test of parallel_apply has this module.
-    module = Calls(lambda *_: {}["wonderful"])
-    with torch.accelerator.device_index(ordinal), pytest.raises(KeyError) as caught:
-        target.parallel_apply.parallel_apply((module,) * 2, (None, None))
-    assert f"Caught KeyError in replica 0 on device {ordinal}." in str(caught.value)
 
 
 @clause("parallel_apply.no-such-device")

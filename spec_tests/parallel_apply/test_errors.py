@@ -30,7 +30,7 @@ from spec_tests.strategies.parallel_apply import (
     failing_call,
     failing_calls,
 )
-from spec_tests.strategies.small_modules import Double
+from spec_tests.strategies.small_modules import Calls, Double
 
 #: Seconds that a `SlowEcho` sleeps before it records its end. A wrong target raises its error in
 #: this time; a right one passes with any number.
@@ -87,6 +87,13 @@ def fail_while_handling(target, topology, handled):
         run(target, topology, [Lambda(fail, ValueError("failure"))] * 2)
 
 
+@clause("parallel_apply.errors.rewrapped")
+@given(call=failing_calls(builtin_exceptions()))
+def test_the_first_error_keeps_its_class_and_names_its_replica(target, baselines, topology, call):
+    # PyTorch 1.0: the worker's exception was raised without the number of the replica (#18055).
+    checks.agree(call, target, baselines, topology)
+
+
 #: For each clause: calls whose modules raise.
 RAISING = {
     "parallel_apply.errors.one-module": [failing_call({0: OS_ERROR}, (0,))],
@@ -98,13 +105,6 @@ RAISING = {
 
 @cases("call", RAISING)
 def test_the_error_of_the_first_module_that_fails_is_raised(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("parallel_apply.errors.rewrapped")
-@given(call=failing_calls(builtin_exceptions()))
-def test_the_first_error_keeps_its_class_and_names_its_replica(target, baselines, topology, call):
-    # PyTorch 1.0: the worker's exception was raised without the number of the replica (#18055).
     checks.agree(call, target, baselines, topology)
 
 
@@ -286,3 +286,15 @@ def test_the_error_names_the_device_without_memory(target, topology, slot):
         assert current_device_and_streams(topology) == before
         results = run([Double()] * 3, inputs, devices=ordinals)
         assert [result.tolist() for result in results] == [[2.0] * 3] * 3
+
+
+# After the tests of the class of an error, which -x names if a target loses the class.
+@clause("parallel_apply.current-device-by-default")
+def test_an_error_of_a_module_without_inputs_names_the_current_device(target, topology):
+    topology.require(distinct=2)
+    ordinal = topology.device(1).index
+    # PyTorch's own test of parallel_apply has this module.
+    module = Calls(lambda *_: {}["wonderful"])
+    with torch.accelerator.device_index(ordinal), pytest.raises(KeyError) as caught:
+        target.parallel_apply.parallel_apply((module,) * 2, (None, None))
+    assert f"Caught KeyError in replica 0 on device {ordinal}." in str(caught.value)
