@@ -47,7 +47,7 @@ class _Batch(PendingCall):
 
     def begin(self, index: int, state: ThreadState, context: Context, call: "_Call") -> None:
         """Make the replica ``index`` compute this batch, in a copy of ``context``."""
-        self.index, self._state = index, state
+        self.index, self._state, self.device = index, state, state.flags[-1]
         compute = self._pool.compute
         self._function = partial(context.copy().run, compute, index, call, self.arguments)
         self.arguments = None  # The arguments are freed when the batch has been computed.

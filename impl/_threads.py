@@ -33,12 +33,14 @@ class PendingCall:
     A subclass may name a call that follows this one, in the same thread if that is like a new one.
     """
 
-    __slots__ = ("_done_lock", "_function", "_state", "outcome", "thread_to_join")
+    __slots__ = ("_done_lock", "_function", "_state", "device", "outcome", "thread_to_join")
 
     def __init__(
         self, function: Callable[[], Any] | None = None, state: ThreadState | None = None
     ) -> None:
         self._function, self._state = function, state
+        #: The current device of the call.
+        self.device = None if state is None else state.flags[-1]
         # Locked until there is an outcome. The worker releases this lock: any thread may release
         # a lock.
         self._done_lock = threading.Lock()
@@ -80,10 +82,20 @@ class PendingCall:
 class _Worker:
     """A thread that runs the tasks in its queue, one at a time."""
 
-    __slots__ = ("_count_locals", "_initial_local_count", "_pool", "_state", "queue", "thread")
+    __slots__ = (
+        "_count_locals",
+        "_initial_local_count",
+        "_pool",
+        "_state",
+        "device",
+        "queue",
+        "thread",
+    )
 
     def __init__(self, pool: "_Pool") -> None:
         self._pool, self._state = pool, WorkerState()
+        #: The current device of the last call.
+        self.device: Any = None
         #: The calls to run. None ends the thread.
         self.queue = SimpleQueue[PendingCall | None]()
         # Use a daemon thread: the interpreter joins all other threads before it calls the exit
@@ -106,6 +118,7 @@ class _Worker:
         pending = self.queue.get()
         while pending is not None:
             install_thread_hooks()
+            self.device = pending.device
             pending.run(self._state)
             # A closed pool drops the call that follows.
             following = None if self._pool.is_closed else pending.find_next()
@@ -151,8 +164,15 @@ class _Pool:
         return pending
 
     def start_call(self, pending: PendingCall) -> None:
+        worker = None
         with self._lock:
-            worker = self._idle.pop() if self._idle else None
+            # Libraries such as cuBLAS keep memory for each pair of a thread and a device, so a
+            # thread computes on the device of its last call again if it can.
+            for worker in reversed(self._idle):
+                if worker.device == pending.device:
+                    break
+            if worker is not None:
+                self._idle.remove(worker)
         (worker or self._new_worker()).queue.put(pending)
 
     def start_or_fail(self, pending: PendingCall | None) -> None:

@@ -54,6 +54,23 @@ def test_second_call_reuses_an_idle_thread(pool):
     assert [pool.start(threading.get_ident).wait() for _ in range(20)] == [first] * 20
 
 
+def test_a_thread_computes_on_the_device_of_its_last_call_again(reusing_pool, topology):
+    devices = topology.devices
+    states = CallerState.read(devices).states(devices)
+    barrier = threading.Barrier(len(devices), timeout=TIMEOUT)
+
+    def run(order):
+        calls = {i: reusing_pool.start(wait_and_read_thread, states[i]) for i in order}
+        return {i: call.wait() for i, call in calls.items()}
+
+    def wait_and_read_thread():
+        barrier.wait()
+        return threading.get_ident()
+
+    first = run(range(len(devices)))
+    assert [run(reversed(range(len(devices)))) for _ in range(5)] == [first] * 5
+
+
 def test_number_of_idle_threads_is_limited(reusing_pool):
     barrier = threading.Barrier(_threads.MAX_IDLE + 5, timeout=TIMEOUT)
     calls = [reusing_pool.start(barrier.wait) for _ in range(barrier.parties)]
@@ -126,8 +143,8 @@ def test_a_thread_whose_start_is_interrupted_ends(pool, monkeypatch):
 
 def test_a_worker_that_an_interrupted_call_has_taken_ends_with_the_pool(reusing_pool):
     class Interrupted(list):
-        def pop(self):
-            super().pop()
+        def remove(self, worker):
+            super().remove(worker)
             raise KeyboardInterrupt
 
     reusing_pool.start(int).wait()
