@@ -7,6 +7,7 @@ which prints it. A worker that ends before it has collected tests ends the run.
 
 import re
 import warnings
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
@@ -98,12 +99,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Workers(), "workers")
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # pytest restores the filters in its own wrapper
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
     """Print no warning in a worker if a signal has ended the controller."""
     if hasattr(session.config, "workerinput"):  # The controller has printed the verdicts so far.
         warnings.filterwarnings(
             "ignore", r"(?s).*OSError: cannot send", PluggyTeardownRaisedWarning
         )
+    return (yield)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -250,3 +250,13 @@ def test_a_signal_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, 
     assert main(["report", str(tmp_path / "a.jsonl"), "--to", str(tmp_path / "a.html")]) == 0
     assert "the run was interrupted" in capsys.readouterr().out
     assert runs.load_file(tmp_path / "a.jsonl").verdicts == {"comm.gather.refuses-none": "pass"}
+
+
+@pytest.mark.slow
+def test_workers_print_no_warning_after_a_signal_to_the_run():
+    process = start_run("from torch.nn.parallel.comm import *\n", "--clause=comm", "--", "-n", "2")
+    assert any(" tests; clauses: " in line for line in iter(process.stdout.readline, ""))
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "Warning" not in output
