@@ -23,8 +23,6 @@ import impl
 from impl_tests.consumers.processes import align_copies, prepare, run_module
 from impl_tests.consumers.record import Record
 
-__all__ = ["LIBRARIES", "PROGRAMS", "run"]
-
 #: The modules in ``programs``.
 PROGRAMS = [path.stem for path in sorted(Path(__file__).parent.glob("programs/[!_]*.py"))]
 #: For each library: the Python module that defines its DataParallel.

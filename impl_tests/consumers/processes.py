@@ -13,8 +13,6 @@ from torch import Tensor
 from spec_tests import cuda_stand_ins, simulator
 from spec_tests.cuda_stand_ins import stub_libraries
 
-__all__ = ["align_copies", "prepare", "run_module"]
-
 _ROOT = Path(__file__).resolve().parents[2]
 
 

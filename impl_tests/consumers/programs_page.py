@@ -9,17 +9,6 @@ from typing import Any
 
 from spec_tests.reporting import documents
 
-__all__ = [
-    "PAGE",
-    "VERDICTS",
-    "count_verdicts",
-    "find_verdict",
-    "group_results",
-    "read_results",
-    "with_tables",
-    "write_results",
-]
-
 _HERE = Path(__file__).resolve().parents[1]
 PAGE = _HERE.parent / "docs" / "from_data_parallel" / "programs.md"
 #: The verdicts of the sweep, the worst one first.

@@ -6,8 +6,6 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Record", "make_record", "step"]
-
 
 class Record(TypedDict):
     """The results of a training run.

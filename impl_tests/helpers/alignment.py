@@ -7,8 +7,6 @@ from torch import Tensor
 
 from impl._devices import alignment_on
 
-__all__ = ["DTYPES", "FLOATS", "misaligned", "ones"]
-
 #: Shapes of tensors that are mostly misaligned if they are stored without gaps.
 _SHAPES = [(3,), (), (5, 7), (0, 2), (), (2, 1, 3), (16,), (3,), (1,)]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]

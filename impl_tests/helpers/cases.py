@@ -15,8 +15,6 @@ import impl
 from impl._settings import without_grad
 from spec_tests.checks import nested_values
 
-__all__ = ["CASES", "Case", "Net", "RepeatedCall", "create_tensor"]
-
 Function = Callable[..., Any]
 
 

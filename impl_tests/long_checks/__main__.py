@@ -13,8 +13,6 @@ from pathlib import Path
 
 from spec_tests.simulator import FEATURES
 
-__all__ = ["OWN_TESTS", "PARTS", "PYTEST", "SUITE", "Command", "main", "run"]
-
 #: The module of a command, for ``python -m``, and the arguments of the module.
 Command = Sequence[str]
 _ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from . import transformers_inputs, transformers_models
 
-__all__ = ["make", "names"]
-
 _ROWS = transformers_inputs.ROWS
 #: For the models of transformers without and with a head: the mapping of their classes.
 _MAPPINGS = {"transformers": "MODEL_MAPPING", "causal_lm": "MODEL_FOR_CAUSAL_LM_MAPPING"}

@@ -13,8 +13,6 @@ from torch.utils._pytree import tree_map_only
 
 import impl
 
-__all__ = ["WRAPPERS", "Wrapper", "judge"]
-
 #: The largest allowed difference of two elements, relative to the largest element of the tensor,
 #: or, for gradients, to the largest element of all gradients.
 _TOLERANCE = 1e-3

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["MAIN_WIDTH", "ROWS", "find_inputs", "first_field", "parts_of"]
-
 #: The number of rows of a batch: three for the first device, two for the second one.
 ROWS = 5
 #: Names of fields of a configuration.

@@ -12,8 +12,6 @@ from torch import nn
 
 from .transformers_inputs import MAIN_WIDTH, find_inputs, first_field, parts_of
 
-__all__ = ["MOST_PARAMETERS", "make", "names"]
-
 _VALUES = json.loads(Path(__file__).with_name("configurations.json").read_text(encoding="utf-8"))
 #: Values of fields without a default value.
 _NEEDED: Mapping[str, Any] = _VALUES.pop("needed")

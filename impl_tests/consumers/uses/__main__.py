@@ -22,8 +22,6 @@ from impl_tests.consumers.programs_page import write_results
 
 from . import VARIANTS, Use, Variant
 
-__all__ = ["PROGRAMS", "RESULTS", "run_all"]
-
 #: The published results.
 RESULTS = Path(__file__).parent / "results.json"
 #: For each program: the name of its package on PyPI.

@@ -10,17 +10,6 @@ from torch import Tensor
 
 from . import Variant
 
-__all__ = [
-    "SEQUENCES",
-    "add_lora",
-    "decoder",
-    "evaluate",
-    "evaluate_with_one_copy",
-    "generate",
-    "train",
-    "train_adapters",
-]
-
 #: The number of tokens that the models know.
 _TOKENS = 64
 #: Four sequences of tokens.

@@ -16,8 +16,6 @@ import impl
 from . import Variant
 from .language_models import decoder
 
-__all__ = ["SENTENCES", "WORDS", "train_with", "word_tokenizer"]
-
 #: The words of the texts.
 WORDS = [
     "a",

@@ -11,8 +11,6 @@ from torch.utils import _pytree as pytree
 
 from spec_tests.checks import nested_values
 
-__all__ = ["BoundCall", "map_tensors", "members", "modules_in", "tensors_in"]
-
 
 @dataclass(frozen=True)
 class BoundCall:

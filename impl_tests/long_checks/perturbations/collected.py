@@ -15,8 +15,6 @@ from _pytest.runner import runtestprotocol
 
 from spec_tests.machine import clauses
 
-__all__ = ["CollectedTests", "call_with_tests"]
-
 _ROOT = Path(__file__).resolve().parents[3]
 #: Seconds after which a test counts as hung. With few examples no test takes as long. The time
 #: limit of pytest would make each hang cost five minutes.

@@ -22,8 +22,6 @@ from impl_tests.long_checks.perturbations.calls import (
     tensors_in,
 )
 
-__all__ = ["KINDS", "OTHER_SIGNATURE", "perturbed", "undo"]
-
 #: The kind that changes no call: `replacement` hides the signature of the function.
 OTHER_SIGNATURE = "other-signature"
 #: Makes a call in a wrong way. The second argument is the word after a colon, such as the name of

@@ -16,8 +16,6 @@ from impl_tests.long_checks.perturbations import DEVICES
 from impl_tests.long_checks.perturbations.calls import BoundCall
 from impl_tests.long_checks.perturbations.kinds import OTHER_SIGNATURE, perturbed
 
-__all__ = ["PERTURBATION", "TARGET", "replace_function", "signature_of"]
-
 #: The package whose functions the suite is run on.
 TARGET = "impl"
 #: Environment variable: the perturbation of this process and of those that it starts.
