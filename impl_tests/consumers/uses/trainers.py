@@ -16,25 +16,10 @@ import impl
 from . import Variant
 from .language_models import decoder
 
-#: The words of the texts.
-WORDS = [
-    "a",
-    "cat",
-    "dog",
-    "house",
-    "is",
-    "not",
-    "old",
-    "on",
-    "red",
-    "small",
-    "table",
-    "the",
-    "very",
-    "with",
-]
 #: The texts that the models learn.
 SENTENCES = ["the cat is small", "a red house", "the old dog is on the table", "the dog"] * 4
+#: The words that the models know: those of the texts, and three others.
+WORDS = sorted({"not", "very", "with"}.union(*map(str.split, SENTENCES)))
 
 
 def word_tokenizer() -> Any:
