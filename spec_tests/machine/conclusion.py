@@ -85,7 +85,7 @@ def conclude(
     if not first and not out_of_date:
         return Conclusion(AS_REFERENCE, text, note)
     if first:
-        text += f"; {len(first)} of the {len(violated)} violated clauses pass in {REFERENCE}"
+        text += f"; {REFERENCE} passes {len(first)} of the {len(violated)} violated clauses"
     return Conclusion("does not conform", text, note)
 
 

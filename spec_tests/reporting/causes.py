@@ -63,7 +63,7 @@ def causes_by_title(
     out_of_date = "tests in the register pass; draft FILE --divergences REGISTER updates it:"
     lists = {
         out_of_date: [("the recorded tests pass", [*stale])] if stale else [],
-        f"{len(here)} of {len(failed)} failed clauses pass in {REFERENCE}{note}:": first,
+        f"{REFERENCE} passes {len(here)} of {len(failed)} failed clauses{note}:": first,
         f"{REFERENCE} violates these, too:": groups[len(first) :],
         f"{clauses.format_count(len(devices), 'failed clause')} about devices:": group_by_cause(
             devices

@@ -93,7 +93,7 @@ def test_the_end_of_a_run_lists_the_causes_of_failures_the_most_frequent_first()
         "tests in the register pass; draft FILE --divergences REGISTER updates it:",
         "FAIL 1 clause: the recorded tests pass",
         "  comm.gather.always-new",
-        "11 of 12 failed clauses pass in torch.nn.parallel (without not-offered ones):",
+        "torch.nn.parallel passes 11 of 12 failed clauses (without not-offered ones):",
         "FAIL 6 clauses: output has another dtype",
         *(f"  {name}" for name in SIX[:5]),
         "  and 1 more clause",

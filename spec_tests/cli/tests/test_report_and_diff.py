@@ -81,7 +81,7 @@ def test_report_writes_a_summary_and_a_badge(saved_runs):
     assert summary.startswith("# theirs · torch 2.12.0 · sim · new\n\nsuite 1.0 is not decided: ")
     assert "\nthe run was interrupted\n" in summary
     assert "| all | 2 | 0 | 1 | 3 | 0 |" in summary
-    title = "2 of 2 failed clauses pass in torch.nn.parallel:"
+    title = "torch.nn.parallel passes 2 of 2 failed clauses:"
     assert summary.endswith(
         f"|\n\n{title}\n\n* a.new differs: a.new\n* a.worse differs: a.worse\n"
     )
