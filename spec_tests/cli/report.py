@@ -65,11 +65,11 @@ def as_markdown(run: Run) -> str:
 
 def as_badge(run: Run) -> str:
     """Return the JSON from which shields.io makes a badge."""
-    word, text, _ = run.conclusion
+    found = run.conclusion
     badge = {
         "schemaVersion": 1,
         "label": "torch.nn.parallel",
-        "message": text if word == "does not conform" else f"{word}: {text}",
-        "color": _COLORS[word],
+        "message": f"{found.word}: {found.decided}",
+        "color": _COLORS[found.word],
     }
     return json.dumps(badge)

@@ -24,12 +24,14 @@ class Conclusion(NamedTuple):
             torch.nn.parallel passes. A clause that was not run, or that needs a name that the
             target lacks, is not decided.
         text: How many clauses the run has decided, and how many the target violates.
+        decided: How many clauses about the target the run has decided, as in ``text``.
         note: Why a whole run has decided fewer clauses than the suite has; empty for another run.
     """
 
     word: str
     text: str
-    note: str = ""
+    decided: str
+    note: str
 
     @property
     def claim(self) -> str:
@@ -57,7 +59,8 @@ def conclude(
     members = [clause.id for clause in specification.values() if clause.is_about_target]
     counts = Counter(verdicts.get(name, "not-run") for name in members)
     decided = counts.total() - counts["not-run"] - counts["not-offered"]
-    text = f"{decided} of {len(members)} decided, {len(specification)} clauses"
+    count = f"{decided} of {len(members)} decided"
+    text = f"{count}, {len(specification)} clauses"
     is_whole = verdicts.keys() >= {*members}
     note = (
         f"{len(specification) - len(members)} of the {len(specification)} clauses are about "
@@ -67,26 +70,27 @@ def conclude(
         else ""
     )
     if suite not in (None, clauses.suite_version(specification)):
-        return Conclusion("is not decided", f"the run is of another suite, {suite}", note)
+        text = f"the run is of another suite, {suite}"
+        return Conclusion("is not decided", text, count, note)
     if not is_whole:
-        return Conclusion("is not decided", text)
+        return Conclusion("is not decided", text, count, note)
     out_of_date = {name for name in members if evidence[name].is_stale}
     violated = {name for name in members if verdicts[name] in _VIOLATED} - out_of_date
     first = violated - register.violated_by_reference(torch)
     # A failure of one clause may leave others undecided.
     if decided * 10 < len(members) * 9 and not any(verdicts[name] == "fail" for name in first):
-        return Conclusion("is not decided", text, note)
+        return Conclusion("is not decided", text, count, note)
     if not violated and not out_of_date:
-        return Conclusion("conforms", text, note)
+        return Conclusion("conforms", text, count, note)
     counts["fail"] -= len(out_of_date)
     parts = [f"{counts[each]} {each}" for each in _VIOLATED if counts[each]]
     parts += [f"{len(out_of_date)} with records that are out of date"] if out_of_date else []
     text += f"; {', '.join(parts)}"
     if not first and not out_of_date:
-        return Conclusion(AS_REFERENCE, text, note)
+        return Conclusion(AS_REFERENCE, text, count, note)
     if first:
         text += f"; {REFERENCE} passes {len(first)} of the {len(violated)} violated clauses"
-    return Conclusion("does not conform", text, note)
+    return Conclusion("does not conform", text, count, note)
 
 
 def count_by_chapter(
