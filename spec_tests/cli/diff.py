@@ -30,6 +30,9 @@ def main(options: argparse.Namespace) -> int:
     for title, run in (("old", old), ("new", new)):
         state = f" ({run.about['incomplete']})" if "incomplete" in run.about else ""
         print(f"{title}: {run.label}{state}")
+    before, after = (run.about.get("examples") for run in (old, new))
+    if before != after and None not in (before, after):
+        print(f"other failures may be found: {before} examples a test, now {after}")
     listed = f"listed in {options.to}" if options.to else "--to FILE lists them"
     gone = [each for each in changed if each[0] == GONE]
     passing = [each for each in changed if each[0] == APPEARED and each[-1] == "pass"]

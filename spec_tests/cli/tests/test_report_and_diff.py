@@ -31,7 +31,7 @@ def saved_runs(tmp_path, monkeypatch):
     }
     for place, name in enumerate(("old.jsonl", "new.jsonl")):
         found = {clause: each[place] for clause, each in verdicts_of.items() if each[place]}
-        samples.write_verdicts(Path(name), found, version="")
+        samples.write_verdicts(Path(name), found, version="", examples=(25, 5)[place])
     with Path("new.jsonl").open("a") as file:
         file.write(json.dumps(verdict_file.INTERRUPTED))
     return "old.jsonl", "new.jsonl"
@@ -40,9 +40,10 @@ def saved_runs(tmp_path, monkeypatch):
 def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, capsys):
     old, _ = saved_runs
     assert main(["diff", *saved_runs, "--to", "page.md"]) == 1
-    first, second, *lines, appeared, gone, total = capsys.readouterr().out.splitlines()
+    first, second, examples, *lines, appeared, gone, total = capsys.readouterr().out.splitlines()
     assert first == "old: theirs · torch 2.12.0 · sim · old"
     assert second == "new: theirs · torch 2.12.0 · sim · new (the run was interrupted)"
+    assert examples == "other failures may be found: 25 examples a test, now 5"
     assert [line.split() for line in lines] == [
         ["regression", "pass", "->", "known", "a.hidden"],
         ["regression", "pass", "->", "fail", "a.worse"],
@@ -56,6 +57,7 @@ def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, 
     assert "| regression | a.worse | pass | fail |" in page
     assert "| disappeared | a.old | pass | not-run |" in page
     assert main(["diff", old, old]) == 0
+    assert "examples" not in capsys.readouterr().out
     assert main(["diff", old, "none"]) == 4
 
 
