@@ -1,5 +1,6 @@
 """Options and fixtures of the benchmarks: a timer that waits for the devices."""
 
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
@@ -11,6 +12,7 @@ from spec_tests.machine.devices import Topology, not_run
 from spec_tests.machine.fixtures import topology_of
 from spec_tests.machine.options import DEFAULT_TARGET, mapping_of, target_of
 from spec_tests.machine.target import REFERENCE, Target, load_map
+from spec_tests.machine.verdicts import NOT_RUN
 
 from . import alternation
 
@@ -73,7 +75,10 @@ def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print the ratio of each benchmark. The table of pytest-benchmark has the target's times."""
+    """Print the ratio of each benchmark, and how many are skipped for each reason.
+
+    The table of pytest-benchmark has the target's times.
+    """
     session: Any = config._benchmarksession  # type: ignore[attr-defined] # of pytest-benchmark
     found = [each for each in session.benchmarks if "pairs" in each.extra_info]
     if found:
@@ -92,6 +97,10 @@ def pytest_terminal_summary(
     for each in found:
         values = [f"{name} {value:.2f}" for name, value in each.extra_info["efficiency"].items()]
         terminalreporter.write_line(f"{each.group:<56}{', '.join(values)}")
+    reasons = Counter(str(each.longrepr[2]) for each in terminalreporter.getreports("skipped"))
+    for reason, number in reasons.items():
+        text = reason.removeprefix("Skipped: ").removeprefix(NOT_RUN)
+        terminalreporter.write_line(f"{number} skipped: {text}")
 
 
 @pytest.fixture(scope="session")
