@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.conclusion import count_by_chapter
@@ -88,36 +88,15 @@ class Matrix:
 
 
 def format_page(matrix: Matrix) -> str:
-    """Return the page with tables of runs and of chapters."""
-    numbers = [str(place) for place, _ in enumerate(matrix.columns, 1)]
+    """Return the page with a table of the runs."""
     newest = max(matrix.columns, key=lambda run: run.date, default=None)
-    parts = [
-        _HEAD,
-        *format_table(
-            ("", "implementation", "torch", "machine", "date", *VERDICTS, "no verdict"),
-            list(map(partial(_run_row, matrix, newest), numbers, matrix.columns)),
-        ),
-        "\n## By chapter\n\nClauses that pass / clauses that were run.\n",
-        *format_table(
-            ("chapter", *numbers), [_chapter_row(matrix, each) for each in matrix.chapters]
-        ),
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def _run_row(matrix: Matrix, newest: Run | None, number: str, run: Run) -> Sequence[object]:
-    is_earlier = newest and run.about.get("suite") != newest.about.get("suite")
-    date = f"{run.date[:10]}, an earlier suite" if is_earlier else run.date[:10]
-    counts = matrix.counts(run)["all"]
-    link = f"[{number}]({run.file})"
-    numbers = [counts[each] for each in (*VERDICTS, "")]
-    return link, run.target, run.release, run.hardware, date, *numbers
-
-
-def _chapter_row(matrix: Matrix, chapter: str) -> Sequence[object]:
-    cells = []
-    for run in matrix.columns:
-        counts = matrix.counts(run)[chapter]
-        judged = sum(counts[each] for each in VERDICTS if each != "not-run")
-        cells.append(f"{counts['pass']} / {judged}" if judged else "-")
-    return chapter, *cells
+    suite = newest.about.get("suite") if newest else None
+    head = ("", "implementation", "torch", "machine", "date", *VERDICTS, "no verdict")
+    rows = []
+    for number, run in enumerate(matrix.columns, 1):
+        note = "" if run.about.get("suite") == suite else ", an earlier suite"
+        cells = f"[{number}]({run.file})", run.target, run.release, run.hardware
+        counts = matrix.counts(run)["all"]
+        numbers = (counts[each] for each in (*VERDICTS, ""))
+        rows.append((*cells, f"{run.date[:10]}{note}", *numbers))
+    return "\n".join([_HEAD, *format_table(head, rows), ""])

@@ -51,5 +51,3 @@ def test_clauses_that_a_run_does_not_know_have_no_verdict(load_matrix):
     name = "torch-2.12.0_sim.json) | {} | 2.12.0 | sim | 2026-01-02 | {} |".format
     assert f"| [1](results/new/{name('new', '1 | 0 | 1 | 1 | 0 | 0')}" in text
     assert f"| [2](results/old/{name('old', '0 | 0 | 0 | 1 | 0 | 2')}" in text
-    assert "| comm | 0 / 2 | 1 / 1 | 2 / 2 |" in text
-    assert "| replicate | 1 / 1 | - | - |" in text
