@@ -1,4 +1,8 @@
-"""Checks for threads and objects that a call leaves behind."""
+"""Checks for threads and objects that a call leaves behind.
+
+`leaked_objects` and `objects_leaked_by_error` run without the garbage collector, so that objects
+in reference cycles are found, too.
+"""
 
 import gc
 import threading
@@ -6,9 +10,16 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 from unittest.mock import patch
 
-from spec_tests.checks.comparison import same
+from torch import Tensor, nn
+
+from spec_tests.checks.comparison import accepted, same
+from spec_tests.checks.nested_values import tensors, walk
+from spec_tests.checks.outcome import Call
+from spec_tests.machine.devices import Topology
+from spec_tests.machine.target import Target
 
 #: Seconds after which `wait_until` gives up if the process does nothing, and in any case.
 _IDLE_LIMIT, _LIMIT = 2.0, 20.0
@@ -16,6 +27,7 @@ _IDLE_LIMIT, _LIMIT = 2.0, 20.0
 _OWN_TIME = 0.2
 #: Seconds between two checks of a condition.
 _INTERVAL = 0.01
+_References = dict[str, weakref.ref[Any]]
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
@@ -62,3 +74,56 @@ def check_freed(references: Sequence[weakref.ref[object]]) -> None:
 def wait_for_thread_count(count: int) -> bool:
     """Return whether the number of threads falls to ``count`` or less."""
     return wait_until(lambda: threading.active_count() <= count)
+
+
+def leaked_objects(call: Call, target: Target, topology: Topology) -> list[str]:
+    """Return the paths of arguments and results that are alive after the call.
+
+    Raises:
+        Exception: the error of the call.
+    """
+
+    def run() -> _References:
+        inputs = call.inputs(topology)
+        return references(inputs, "inputs") | references(call.run(target, inputs), "result")
+
+    return _paths_alive(run, topology)
+
+
+def objects_leaked_by_error(call: Call, target: Target, topology: Topology) -> list[str]:
+    """Return the paths of arguments that are alive after a call that raises."""
+
+    def run() -> _References:
+        inputs = call.inputs(topology)
+        watched = references(inputs, "inputs")
+        try:
+            call.run(target, inputs)
+        except Exception:
+            return watched
+        raise accepted(call)
+
+    return _paths_alive(run, topology)
+
+
+def _paths_alive(run: Callable[[], _References], topology: Topology) -> list[str]:
+    with disable_gc():
+        watched = run()
+        topology.synchronize()  # A queued copy may keep its source alive.
+        return [path for path, reference in watched.items() if reference() is not None]
+
+
+def references(value: object, path: str) -> _References:
+    """Return weak references to members of ``value``, by path.
+
+    The members are tensors, modules, and objects whose classes the suite defines.
+    """
+    found = {where: member for where, member in walk(value, path) if _is_tracked(member)}
+    found |= dict(tensors(value, path))
+    return {where: weakref.ref(member) for where, member in found.items()}
+
+
+def _is_tracked(value: object) -> bool:
+    cls = type(value)
+    is_of_suite = cls.__module__.startswith("spec_tests")
+    has_weak_references = cls.__weakrefoffset__ != 0
+    return has_weak_references and (is_of_suite or isinstance(value, (Tensor, nn.Module)))

@@ -3,7 +3,6 @@
 import re
 import warnings
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,7 +71,7 @@ def observe(call: Call, target: Target, topology: Topology, *, gradients: bool =
     inputs = call.inputs(topology)
     seed_generators()
     with (
-        _current_device(getattr(call, "current", None), topology),
+        torch.accelerator.device_index(topology.device(getattr(call, "current", None)).index),
         process_state.kept_devices(topology),
         warnings.catch_warnings(record=True) as caught,
     ):
@@ -91,12 +90,6 @@ def observe(call: Call, target: Target, topology: Topology, *, gradients: bool =
 
 def _read_process_state(topology: Topology) -> dict[str, Any]:
     return process_state.read(topology) | process_state.read_random_states(topology)
-
-
-def _current_device(slot: int | None, topology: Topology) -> AbstractContextManager[None]:
-    if slot is None:
-        return nullcontext()
-    return torch.accelerator.device_index(topology.device(slot).index)
 
 
 def seed_generators() -> None:

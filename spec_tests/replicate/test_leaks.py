@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests import checks
-from spec_tests.checks.lifetimes import leaked_objects
+from spec_tests.checks.leaks import leaked_objects
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import DistinctDevices, KeywordCall
 from spec_tests.strategies.modules import PICKLABLE, module_specs

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests import checks
-from spec_tests.checks.lifetimes import leaked_objects, objects_leaked_by_error
+from spec_tests.checks.leaks import leaked_objects, objects_leaked_by_error
 from spec_tests.checks.refusals import refused
 from spec_tests.machine import profiles
 from spec_tests.machine.clauses import cases, clause

@@ -5,6 +5,7 @@ import sys
 import threading
 import warnings
 from contextlib import chdir, contextmanager
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -22,22 +23,6 @@ def setting(write, value, before):
         write(before)
 
 
-@contextmanager
-def attribute(place, name):
-    """Replace a function of a module inside the block."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(place, name, print)
-        yield
-
-
-@contextmanager
-def filters():
-    """Add a filter of warnings inside the block."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        yield
-
-
 #: For each setting: a block that changes it.
 BLOCKS = {
     "grad mode": torch.no_grad,
@@ -49,14 +34,14 @@ BLOCKS = {
     ),
     "autocast's cache": lambda: setting(torch.set_autocast_cache_enabled, False, True),
     "autocast of cpu": lambda: torch.autocast("cpu"),
-    "warning filters": filters,
+    "warning filters": lambda: warnings.catch_warnings(action="ignore", category=ResourceWarning),
     "garbage collector": lambda: setting(lambda on: (gc.disable, gc.enable)[on](), False, True),
     "current folder": lambda: chdir("/"),
     "recursion limit": lambda: setting(
         sys.setrecursionlimit, sys.getrecursionlimit() + 1, sys.getrecursionlimit()
     ),
-    "hooks of sys": lambda: attribute(sys, "excepthook"),
-    "hooks of threading": lambda: attribute(threading, "excepthook"),
+    "hooks of sys": lambda: patch.object(sys, "excepthook", print),
+    "hooks of threading": lambda: patch.object(threading, "excepthook", print),
 }
 
 
