@@ -113,7 +113,9 @@ class Progress(RunMonitor):
         super().pytest_sessionstart(session)
         self._failures.command = options.command(session.config)
         self._device_faults = device_faults(session.config)
-        self._terminal = _terminal_reporter(session.config)
+        terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+        assert terminal is not None
+        self._terminal = terminal
         for line in (*header(session.config), conftest.pytest_report_header(session.config)):
             self._terminal.write_line(line)
         self._terminal.write_line("collecting the tests ...")
@@ -188,9 +190,3 @@ class Progress(RunMonitor):
     def _summary_lines(self) -> list[str]:
         lines = self._failures.summary(self._recorder.tests)
         return [*self._device_faults, *lines] if lines else []
-
-
-def _terminal_reporter(config: pytest.Config) -> pytest.TerminalReporter:
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    assert isinstance(reporter, pytest.TerminalReporter)
-    return reporter

@@ -78,13 +78,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         register.require_missing(register.load_lacks(path), target, path)
 
 
-#: The line of the header if no test shows the order of work.
-_ORDER = f"order: {SYNCHRONOUS}"
-
-
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return lines with target, reference, devices, PyTorch and Python."""
     topology, reason = topology_of(config), reason_without_reference(config)
+    is_asynchronous = capabilities_of(config).offers("asynchronous-operators")
     return [
         " ".join([f"target: {target_of(config)}", *map_options(config)]),
         *([f"register: {path}"] if (path := register_of(config)) else []),
@@ -92,7 +89,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",
         *device_faults(config),
-        *([] if capabilities_of(config).offers("asynchronous-operators") else [_ORDER]),
+        *([] if is_asynchronous else [f"order: {SYNCHRONOUS}"]),
         f"suite: {clauses.suite_version(clauses.of_run(config))}",
         f"torch: {torch.__version__}",
         f"python: {process_state.python_version()}",

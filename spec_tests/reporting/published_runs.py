@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from spec_tests.failure import Failure
 from spec_tests.machine import clauses, input_files, verdict_file
 from spec_tests.machine.verdicts import Evidence, Verdict
 from spec_tests.reporting import documents
@@ -26,17 +25,6 @@ from spec_tests.reporting import documents
 _LISTED = ("not-offered", "not-run")
 #: Matches the folders of an absolute path, which must not be published.
 _FOLDERS = re.compile(r"(?<![\w./:])/(?:[\w.+-]+/)+")
-
-
-class _Test(msgspec.Struct):
-    """An entry of ``tests``."""
-
-    clause: str
-    test: str
-    verdict: Verdict
-    reason: str = ""
-    failure: Failure | None = None
-    others: int = 0
 
 
 class _Document(
@@ -48,7 +36,7 @@ class _Document(
     passed: dict[str, list[str]]
     not_offered: dict[str, list[str]]
     not_run: dict[str, list[str]]
-    tests: list[_Test]
+    tests: list[dict[str, Any]]
 
 
 def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
@@ -66,15 +54,14 @@ def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
 
 
 def _make_test(clause: str, evidence: Evidence) -> dict[str, Any]:
-    test: dict[str, Any] = {"clause": clause, "test": evidence.test, "verdict": evidence.verdict}
-    if evidence.reason:
-        test["reason"] = evidence.reason
+    names = ("test", "verdict", "reason", "failure", "others")
+    test = {"clause": clause, **{name: getattr(evidence, name) for name in names}}
     if failure := evidence.failure:
         texts: dict[str, Any] = {
             name: _clean(getattr(failure, name)) for name in ("text", "error", "call")
         }
         test["failure"] = dataclasses.replace(failure, **texts).to_json()
-    return {**test, "others": evidence.others} if evidence.others else test
+    return {name: value for name, value in test.items() if value}
 
 
 def _clean(text: str) -> str:
@@ -100,9 +87,8 @@ def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
         for reason, ids in listed.items():
             evidence |= dict.fromkeys(ids, Evidence(verdict, reason))
     for test in document.tests:
-        evidence[test.clause] = Evidence(
-            test.verdict, test.reason, test.failure, test.test, test.others
-        )
+        name = str(test.get("clause"))
+        evidence[name] = input_files.convert(test, Evidence, f"{path}: test of {name}")
     for name in evidence:
         if not clauses.is_id(name):
             raise input_files.refuse(path, f"{name!r} is not the id of a clause")

@@ -193,27 +193,13 @@ TWO_CLAUSES = "--clause=comm.gather.refuses-none", "--clause=comm.scatter.slices
 
 
 @pytest.mark.slow
-def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
-    options = "--verdicts=a.jsonl", "--", "--timeout=20"
-    process = start_run(HANGING_COMM, *TWO_CLAUSES, *options)
-    output, _ = process.communicate(timeout=200)
-    assert process.returncode == 1
-    assert "it has not ended in 20 s" in output
-    assert "node down" not in output
-    assert f"{tmp_path / 'comm.py'}" in output  # the stack shows the line that waits
-    assert runs.load_file(tmp_path / "a.jsonl").verdicts == {
-        "comm.gather.refuses-none": "pass",
-        "comm.scatter.slices": "fail",
-    }
-
-
-@pytest.mark.slow
 def test_the_first_failure_ends_a_run_with_x_also_if_a_test_ends_its_process():
     comm = "import os\ndef scatter(*args, **kwargs): os._exit(1)\n"
     process = start_run(comm, "--clause=comm.scatter", "--", "-x")
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 1
     assert output.count("  | the test ends the process") == 1
+    assert "node down" not in output
     assert re.search(r"^stopped: \d+ of \d+ tests were not run$", output, re.MULTILINE)
 
 

@@ -5,8 +5,6 @@ import traceback
 from contextlib import nullcontext
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from spec_tests import failure
 from spec_tests.cli import diff
@@ -35,20 +33,6 @@ def test_tracebacks_of_an_error_and_its_cause_keep_their_ends_only():
     judge.cut_tracebacks(call)
     names = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
     assert names == ["_fail", *["_recurse"] * 119]
-
-
-def test_a_failure_that_a_repetition_changes_is_shown():
-    calls = []
-
-    @settings(database=None)
-    @given(st.integers())
-    def fail_once(number):
-        calls.append(number)
-        assert len(calls) > 1, "the first call"
-
-    call = pytest.CallInfo.from_call(fail_once, "call")
-    judge.show_first_failure(call, [])
-    assert str(call.excinfo.value).startswith("the first call")
 
 
 #: For each error's text: what its fact says.

@@ -98,7 +98,7 @@ def test_file_of_another_format_is_refused(tmp_path, reader, content):
         ("clauses", '"law"', '"law"\nfacts = ["input: x"]', "clause comm.one: 'input: x'"),
         ("clauses", '"law"', '"law"\nfacts = ["inputs: dtype"]', "comm.one: 'inputs: dtype'"),
         ("published-run", '"format": 2', '"format": 3', "run is of a later suite"),
-        ("published-run", '"fail"', '"failed"', "at `$.tests[0].verdict`"),
+        ("published-run", '"fail"', '"failed"', "test of comm.c: Invalid enum value"),
         ("published-run", '"comm.a"', '"a"', "'a' is not the id of a clause"),
         ("verdicts", '"t"', "[]", "line 1: Expected `str`, got `array` - at `$.test`"),
         ("verdicts", "a.b", "<script>", "line 1: '<script>' is not the id of a clause"),

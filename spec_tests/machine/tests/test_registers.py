@@ -219,13 +219,6 @@ def _check(path, folder):
     register.require_missing(register.load_lacks(path), Target("impl"), path)
 
 
-def test_a_run_with_a_wrong_register_prints_one_error(run_with_register):
-    result, found = run_with_register(PASSING, record(test="test_three"), "--clause=a.one")
-    assert not found
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines("*own.toml: divergence X-1 names a test that does not exist*")
-
-
 @pytest.mark.parametrize("case", LACKING)
 def test_a_run_judges_tests_of_the_declared_names(run_with_register, case):
     body, names, status, printed = LACKING[case]

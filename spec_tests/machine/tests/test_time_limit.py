@@ -6,6 +6,8 @@ from spec_tests.failure import SUITE
 from spec_tests.machine import time_limit
 from spec_tests.machine.time_limit import Limits
 
+pytest_plugins = ["pytester"]
+
 
 @pytest.mark.parametrize(
     ("seconds", "text_of_processor", "text", "after_an_example"),
@@ -35,3 +37,10 @@ def test_only_without_a_limit_of_the_test_each_example_has_limits(
 @pytest.mark.parametrize("stem", time_limit.SLOW)
 def test_the_files_without_limits_of_examples_exist(stem):
     assert any(SUITE.glob(f"*/{stem}.py"))
+
+
+@pytest.mark.parametrize("options", [[], ["--timeout=9"]])
+def test_a_limit_of_the_user_replaces_those_of_examples(run_suite, options):
+    expected = f"request.config.option.has_time_limit is {bool(options)}"
+    body = f"@clause('a.one')\ndef test_one(request): assert {expected}"
+    run_suite(body, "-k", "one", *options).assert_outcomes(passed=1)
