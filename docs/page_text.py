@@ -186,7 +186,9 @@ def _list_clauses(chapter: str) -> Iterator[str]:
             source = "".join(f", [source]({each})" for each in links)
             yield f"({clause.id})="
             since = f", since {clause.since}" if clause.since else ""
-            yield f"`{clause.id}`\\\n{_escape(clause.statement)} *{clause.basis}{source}{since}*\n"
+            errors = "".join(f"\\\nraises `{error}`" for error in clause.raises)
+            about = f"{clause.basis}{source}{since}"
+            yield f"`{clause.id}`\\\n{_escape(clause.statement)} *{about}*{errors}\n"
 
 
 def _part(clause: clauses.Clause) -> str:

@@ -59,6 +59,8 @@ clause, *source* links a public thread, if there is one.
   a part of the text, if the rest depends on the devices, on Python or on the release of PyTorch,
   as for sparse tensors. They also accept every text with the part that the clause names, if the
   clause says that the text *contains* it, or if the reference violates the clause.
+* Fixed texts of errors follow a statement after **raises**. `…` stands for any text, a name in
+  braces for a value, such as `{{dim}}`, and `{{KIND}}` for the device type in capital letters.
 
 ## How to read a clause
 
@@ -178,7 +180,8 @@ def _table_of_bases(known_clauses: Iterable[clauses.Clause]) -> str:
 def _clause_row(clause: clauses.Clause) -> str:
     statement = clause.statement.replace("|", "\\|")
     sources = ", ".join(filter(None, [clause.source, *clause.seen]))
-    return f"| `{clause.id}` | {statement} | {clause.basis} | {sources} |"
+    errors = "".join(f"<br>raises `{error}`" for error in clause.raises)
+    return f"| `{clause.id}` | {statement}{errors} | {clause.basis} | {sources} |"
 
 
 #: For each generated page: the function that returns its text.

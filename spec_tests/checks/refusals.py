@@ -1,39 +1,66 @@
 """Checks that a refused call raises an error with a given text and changes no input."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
 
 from spec_tests import checks
-from spec_tests.checks.outcome import Call, Raised, observe
+from spec_tests.checks.outcome import Call, Raised, observe, raised_by
 from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.clauses import cases, error_of
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
 
 
-def refused(
-    call: Call,
-    target: Target,
-    topology: Topology,
-    error: type[Exception],
-    text: str | Sequence[str],
-) -> None:
-    """Fail unless ``call`` raises ``error`` with ``text`` and does not change its inputs.
+def refusals(
+    calls_of: Mapping[str, Sequence[tuple[Call, Mapping[str, Any]]]],
+) -> pytest.MarkDecorator:
+    """Return a decorator that runs a test for each ``call``, with the ``error`` of its clause.
+
+    Args:
+        calls_of: Id of a clause -> its calls, each with the values in its error: see `error_of`.
+    """
+    return cases(
+        "call, error",
+        {
+            name: [(call, error_of(name, **values)) for call, values in calls]
+            for name, calls in calls_of.items()
+        },
+    )
+
+
+def refused(call: Call, target: Target, topology: Topology, error: str) -> None:
+    """Fail unless ``call`` raises ``error`` and does not change its inputs.
 
     Args:
         call: The call.
         target: The implementation under test.
         topology: The devices.
-        error: The class of the error.
-        text: The text of the error, or a sequence of its parts. ``{KIND}`` is replaced by the
-            device type in capital letters, ``{ordinals[0]}`` by the ordinal of the first device.
+        error: The error: see `check_error`.
     """
     __tracebackhide__ = True
     outcome = observe(call, target, topology, gradients=False)
-    result = outcome.result
-    names = {"KIND": topology.accelerator.upper(), "ordinals": topology.ordinals}
-    parts = [part.format(**names) for part in ([text] if isinstance(text, str) else text)]
-    if isinstance(text, str) or getattr(result, "class_name", "") != error.__name__:
-        checks.same(result, Raised(error.__name__, " … ".join(parts)), call)
-    else:
-        checks.contains(result.text, parts, call)
+    check_error(outcome.result, error, topology, call)
     unchanged = call.inputs(topology)
     checks.same(outcome.inputs, snapshot(unchanged, unchanged), call, place="input")
+
+
+def check_error(found: Any, error: str, topology: Topology, call: object = "") -> None:
+    """Fail unless ``found`` is an error with the given class and text.
+
+    Args:
+        found: The error, or the result of an `Outcome`.
+        error: Class and text: ``IndexError: list index out of range``. If the text has ``…``, the
+            error contains the parts between them. ``{KIND}`` is replaced by the device type in
+            capital letters.
+        topology: The devices.
+        call: The call, which the message shows.
+    """
+    __tracebackhide__ = True
+    result = raised_by(found) if isinstance(found, BaseException) else found
+    kind, _, text = error.replace("{KIND}", topology.accelerator.upper()).partition(": ")
+    if "…" not in text or getattr(result, "class_name", "") != kind:
+        checks.same(result, Raised(kind, text.strip("…")), call)
+    else:
+        checks.contains(result.text, text.split("…"), call)

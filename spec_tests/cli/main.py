@@ -117,8 +117,8 @@ def _make_parser() -> argparse.ArgumentParser:
     clauses.add_argument(
         "name",
         nargs="*",
-        help="ids of clauses, their beginnings such as comm, or a text in their ids or statements "
-        "such as 'no grad' (default: all)",
+        help="ids of clauses, their beginnings such as comm, or a text in their ids, statements "
+        "or errors such as 'no grad' (default: all)",
     )
     _add_report_options(
         commands.add_parser("report", help="print saved verdicts and write a web page")
@@ -245,7 +245,7 @@ def _print_clauses(options: argparse.Namespace) -> int:
         found = clauses.matching([name], specification) or [
             clause.id
             for clause in specification.values()
-            if name.lower() in f"{clause.id} {clause.statement}".lower()
+            if name.lower() in " ".join([clause.id, clause.statement, *clause.raises]).lower()
         ]
         if not found:
             print(clauses.describe_unknown([name], specification), file=sys.stderr)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests import checks
-from spec_tests.checks.refusals import refused
+from spec_tests.checks.refusals import refusals, refused
 from spec_tests.checks.snapshot import snapshot
-from spec_tests.machine.clauses import cases, clause
+from spec_tests.machine.clauses import cases, clause, error_of
 from spec_tests.oracle.tensors import (
     address_ranges,
     count_version_bumps,
@@ -22,7 +22,6 @@ from spec_tests.oracle.tensors import (
 from spec_tests.strategies.calls import DeviceAt, DistinctDevices, KeywordCall
 from spec_tests.strategies.comm import BUFFER_SIZES, dense
 from spec_tests.strategies.comm import broadcast_coalesced_calls as coalesced_calls
-from spec_tests.strategies.refused_calls import NEGATIVE_TEXT, OTHER_DEVICE_TEXT
 from spec_tests.strategies.tensors import counting
 
 DISTINCT_DEVICES = DistinctDevices((0, 1, 2))
@@ -126,20 +125,20 @@ def test_broadcast_coalesced_agrees_with_the_baselines(target, baselines, topolo
     checks.agree(call, target, baselines, topology)
 
 
-#: For each clause: calls, each with the class and the text of its error.
+#: For each clause: calls, each with the values in its error.
 REFUSED = {
     "comm.broadcast-coalesced.refuses-buffer-size": [
-        (_broadcast([dense()], buffer_size=size), TypeError, []) for size in (-1, 1.0, "1", None)
+        (_broadcast([dense()], buffer_size=size), {}) for size in (-1, 1.0, "1", None)
     ],
     "comm.broadcast-coalesced.refuses-negative-ordinal": [
-        (_broadcast([dense()], devices=[DeviceAt(0), -1]), RuntimeError, NEGATIVE_TEXT)
+        (_broadcast([dense()], devices=[DeviceAt(0), -1]), {"ordinal": -1})
     ],
 }
 
 
-@cases("call, error, text", REFUSED)
-def test_broadcast_coalesced_refuses_the_call(target, topology, call, error, text):
-    refused(call, target, topology, error, text)
+@refusals(REFUSED)
+def test_broadcast_coalesced_refuses_the_call(target, topology, call, error):
+    refused(call, target, topology, error)
 
 
 @clause("comm.broadcast-coalesced.refuses-other-devices")
@@ -147,7 +146,8 @@ def test_broadcast_coalesced_refuses_the_call(target, topology, call, error, tex
 def test_tensor_on_another_device_than_the_first_is_refused(target, topology, slots):
     topology.require(distinct=2)
     call = _broadcast([dense(slot=slot) for slot in slots])
-    refused(call, target, topology, RuntimeError, OTHER_DEVICE_TEXT.format(0))
+    name = "comm.broadcast-coalesced.refuses-other-devices"
+    refused(call, target, topology, error_of(name, ordinal=topology.ordinals[0]))
 
 
 @clause("divergences.CO-4.repeated-devices-get-copies")

@@ -7,7 +7,7 @@ from spec_tests import checks
 from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.refusals import refused
 from spec_tests.checks.stream_log import current_device_and_streams, streams_of
-from spec_tests.machine.clauses import clause
+from spec_tests.machine.clauses import clause, error_of
 from spec_tests.strategies.calls import DeviceAt, KeywordCall, StreamAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
@@ -26,8 +26,6 @@ CALLS = {
 }
 #: The functions with an argument ``devices``.
 COPYING = ("scatter", "broadcast", "broadcast_coalesced")
-CPU_TEXT = "Expected a non cpu device, but got: cpu"
-NO_INDEX_TEXT = "Expected a torch.device with a specified index or an integer, but got:{}"
 
 
 def _call(name, *devices):
@@ -62,7 +60,7 @@ def test_ordinal_does_not_depend_on_the_current_device(target, topology, name):
 @pytest.mark.parametrize("cpu", ["cpu", torch.device("cpu")], ids=repr)
 def test_cpu_is_refused(target, topology, name, cpu):
     first = DeviceAt(0) if name in COPYING else cpu
-    refused(_call(name, first, cpu), target, topology, ValueError, CPU_TEXT)
+    refused(_call(name, first, cpu), target, topology, error_of("comm.devices.refuses-cpu"))
 
 
 @clause("comm.devices.refuses-no-index")
@@ -70,7 +68,8 @@ def test_cpu_is_refused(target, topology, name, cpu):
 @pytest.mark.parametrize("spelling", [str, torch.device], ids=["text", "device"])
 def test_device_without_index_is_refused_in_devices(target, topology, name, spelling):
     call = _call(name, DeviceAt(0), spelling(topology.accelerator))
-    refused(call, target, topology, ValueError, NO_INDEX_TEXT.format(topology.accelerator))
+    error = error_of("comm.devices.refuses-no-index", device=topology.accelerator)
+    refused(call, target, topology, error)
 
 
 @clause("comm.devices.current-device-kept")

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 
 from spec_tests import checks
-from spec_tests.machine.clauses import clause
+from spec_tests.checks.refusals import check_error
+from spec_tests.machine.clauses import clause, error_of
 from spec_tests.strategies.comm import REAL
 from spec_tests.strategies.tensors import COMPLEX, counting, tensor_specs
 
@@ -45,11 +46,14 @@ def test_get_device_index_returns_minus_one_for_the_cpu_with_allow_cpu(get_devic
 
 @clause("comm.get-device-index")
 def test_get_device_index_refuses_the_cpu_and_a_missing_index(get_device_index, topology):
-    for options in ({}, {"optional": True}):
-        with pytest.raises(ValueError, match="device, but got: cpu"):
-            get_device_index("cpu", **options)
-    with pytest.raises(ValueError, match="with a specified index or an integer"):
-        get_device_index(torch.device(topology.accelerator), allow_cpu=True)
+    for number, device, options in (
+        (0, "cpu", {}),
+        (0, "cpu", {"optional": True}),
+        (1, torch.device(topology.accelerator), {"allow_cpu": True}),
+    ):
+        with pytest.raises(ValueError) as caught:
+            get_device_index(device, **options)
+        check_error(caught.value, error_of("comm.get-device-index", number), topology)
 
 
 @clause("comm.handle-complex")

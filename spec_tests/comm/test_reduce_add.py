@@ -7,13 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests import checks
-from spec_tests.checks.refusals import refused
-from spec_tests.machine.clauses import cases, clause
+from spec_tests.checks.refusals import refusals, refused
+from spec_tests.machine.clauses import clause, error_of
 from spec_tests.oracle.tensors import dense_sum, order_sensitive_addends
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.comm import dense, reduce_add_calls
-from spec_tests.strategies.refused_calls import CPU_ADDEND_TEXT, DESTINATION_TEXT
 from spec_tests.strategies.tensors import FLOATS, TensorSpec, counting, sparse_specs
 
 
@@ -105,27 +104,25 @@ def test_gradients_of_the_sum_reach_every_input(target, baselines, topology, cal
     checks.agree(call, target, baselines, topology)
 
 
-SIZE_TEXT = "input 1 has invalid size: got {}, but expected 4x3"
-#: For each clause: calls, each with the class and the text of its error.
+#: For each clause: calls, each with the values in its error.
 REFUSED = {
     "comm.reduce-add.refuses-cpu": [
-        (_reduce(*inputs, destination=DeviceAt(0)), AssertionError, CPU_ADDEND_TEXT.format(index))
+        (_reduce(*inputs, destination=DeviceAt(0)), {"index": index})
         for index, inputs in enumerate([(dense(slot=None), dense()), (dense(), dense(slot=None))])
     ],
     "comm.reduce-add.refuses-other-shapes": [
         (
             _reduce(dense(), dense(shape), destination=DeviceAt(0)),
-            ValueError,
-            SIZE_TEXT.format(printed),
+            {"index": 1, "size": printed, "expected": "4x3"},
         )
         for shape, printed in (((4, 1), "4x1"), ((3,), "3"), ((1, 4, 3), "1x4x3"))
     ],
 }
 
 
-@cases("call, error, text", REFUSED)
-def test_reduce_add_refuses_the_call(target, topology, call, error, text):
-    refused(call, target, topology, error, text)
+@refusals(REFUSED)
+def test_reduce_add_refuses_the_call(target, topology, call, error):
+    refused(call, target, topology, error)
 
 
 @clause("comm.reduce-add.refuses-other-destination")
@@ -133,4 +130,4 @@ def test_reduce_add_refuses_the_call(target, topology, call, error, text):
 def test_destination_that_holds_no_input_is_refused(target, topology, count):
     topology.require(distinct=2)
     call = _reduce(*[dense()] * count, destination=DeviceAt(1))
-    refused(call, target, topology, RuntimeError, DESTINATION_TEXT)
+    refused(call, target, topology, error_of("comm.reduce-add.refuses-other-destination"))

@@ -8,7 +8,7 @@ from torch import nn
 
 from spec_tests import checks
 from spec_tests.checks.refusals import refused
-from spec_tests.machine.clauses import clause
+from spec_tests.machine.clauses import clause, error_of
 from spec_tests.machine.devices import not_run
 from spec_tests.strategies.calls import DeviceAt, KeywordCall, any_device, build, device_lists
 from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
@@ -88,7 +88,7 @@ def test_an_empty_list_of_devices_is_refused(target, topology, function):
     if function == "data_parallel":
         arguments["inputs"] = TensorSpec((2, 2))
     call = KeywordCall(f"data_parallel.{function}", arguments)
-    refused(call, target, topology, IndexError, "list index out of range")
+    refused(call, target, topology, error_of("data_parallel.devices.none"))
 
 
 @clause("data_parallel.devices.checked-at-the-call")

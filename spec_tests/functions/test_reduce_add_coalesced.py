@@ -4,14 +4,13 @@ import torch
 from hypothesis import given
 
 from spec_tests import checks
-from spec_tests.checks.refusals import refused
-from spec_tests.machine.clauses import cases, clause
+from spec_tests.checks.refusals import refusals, refused
+from spec_tests.machine.clauses import cases, clause, error_of
 from spec_tests.oracle.tensors import dense_sum
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, build
 from spec_tests.strategies.comm import dense, mixed_rows
 from spec_tests.strategies.functions import reduce_applies
-from spec_tests.strategies.refused_calls import DESTINATION_TEXT
 
 DEVICE, SLOTS = DeviceAt(0), (0, 1, 2)
 
@@ -58,37 +57,31 @@ def test_reduce_add_coalesced_function_agrees_with_the_baselines(
     checks.agree(call, target, baselines, topology)
 
 
-#: For each clause: calls, each with the class and the text of its error.
+#: For each clause: calls, each with the values in its error.
 REFUSED = {
     "functions.reduce-add-coalesced.refuses-ragged-rows": [
-        (
-            _reduce(*[dense()] * (3 + extra), count=3),
-            ValueError,
-            "zip() argument 2 is shorter than argument 1",
-        )
-        for extra in (1, 2)
+        (_reduce(*[dense()] * (3 + extra), count=3), {}) for extra in (1, 2)
     ],
     "functions.reduce-add-coalesced.refuses-like-comm": [
         # Addends are flattened before they are compared, so the text has numbers of elements.
         (
             _reduce(dense(), dense((4, 1))),
-            ValueError,
-            "input 1 has invalid size: got 4, but expected 12",
+            {"number": 1, "index": 1, "size": 4, "expected": 12},
         )
     ],
 }
 
 
-@cases("call, error, text", REFUSED)
-def test_reduce_add_coalesced_function_refuses_the_call(target, topology, call, error, text):
-    refused(call, target, topology, error, text)
+@refusals(REFUSED)
+def test_reduce_add_coalesced_function_refuses_the_call(target, topology, call, error):
+    refused(call, target, topology, error)
 
 
 @clause("functions.reduce-add-coalesced.refuses-like-comm")
 def test_destination_that_holds_no_addend_is_refused(target, topology):
     topology.require(distinct=2)
     call = _reduce(dense(), dense(), destination=DeviceAt(1))
-    refused(call, target, topology, RuntimeError, DESTINATION_TEXT)
+    refused(call, target, topology, error_of("functions.reduce-add-coalesced.refuses-like-comm"))
 
 
 @clause("divergences.FN-5.sums-anywhere-have-gradients")

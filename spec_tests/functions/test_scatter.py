@@ -1,19 +1,17 @@
 """functions.Scatter: chunks of one tensor, with gradients."""
 
 import threading
-from itertools import chain
 
 import pytest
 import torch
 from hypothesis import given
 
 from spec_tests import checks
-from spec_tests.checks.outcome import Raised, raised_by
-from spec_tests.checks.refusals import refused
+from spec_tests.checks.refusals import check_error, refused
 from spec_tests.checks.stream_log import CopyLog, current_device_and_streams
 from spec_tests.checks.thread_order import TIMEOUT
 from spec_tests.machine import capabilities
-from spec_tests.machine.clauses import clause
+from spec_tests.machine.clauses import cases, clause, error_of
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import scatter_applies, scatter_apply
@@ -73,14 +71,24 @@ def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, top
     inputs = call.inputs(topology)
     chunk, _ = call.run(target, inputs)
     checks.shares_memory(chunk, *inputs["tensors"])
-    with pytest.raises(RuntimeError, match="returns multiple views"):
+    with pytest.raises(RuntimeError) as caught:
         chunk.zero_()
+    check_error(caught.value, error_of("functions.scatter.views-refuse-in-place"), topology)
 
 
-@clause("functions.scatter.refuses-like-comm")
-@pytest.mark.parametrize(("call", "error", "text"), list(chain(*REFUSED_SCATTERS.values())))
-def test_scatter_function_refuses_the_call(target, topology, call, error, text):
-    refused(scatter_apply(call), target, topology, error, text)
+#: For each clause: calls, each with its error.
+REFUSED = {
+    "functions.scatter.refuses-like-comm": [
+        (call, error_of(name, **values))
+        for name, calls in REFUSED_SCATTERS.items()
+        for call, values in calls
+    ]
+}
+
+
+@cases("call, error", REFUSED)
+def test_scatter_function_refuses_the_call(target, topology, call, error):
+    refused(scatter_apply(call), target, topology, error)
 
 
 @clause("functions.scatter.streams-restored")
@@ -150,8 +158,8 @@ def test_get_stream_returns_one_side_stream_per_device(target, topology):
 def test_get_stream_returns_none_for_the_cpu_and_refuses_other_types(target, topology):
     get_stream = target.functions.private("_get_stream")
     assert get_stream(torch.device("cpu")) is None
-    accelerator = topology.accelerator
-    text = f"Expected current accelerator type {accelerator} to match device type meta"
+    values = {"accelerator": topology.accelerator, "device": "meta"}
     with pytest.raises(AssertionError) as caught:
         get_stream(torch.device("meta"))
-    checks.same(raised_by(caught.value), Raised("AssertionError", text), 'get_stream("meta")')
+    error = error_of("functions.get-stream", **values)
+    check_error(caught.value, error, topology, 'get_stream("meta")')

@@ -1,5 +1,6 @@
 """Reads the clauses of the specification, and formats them as text."""
 
+import builtins
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,6 +53,8 @@ _FUNCTIONS = (
 )
 #: Matches the id of a clause: two or more words, separated by dots.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
+#: Matches the beginning of an error: its class.
+_ERROR = re.compile(r"\w+: \S")
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 
@@ -70,6 +73,8 @@ class Clause:
             back ends.
         facts: The facts that the clause is about, such as ``strides``, ``gradient`` (all facts
             about gradients) or ``input: values``; see `judge.violated_by`.
+        raises: The errors that tests of the clause expect, such as ``IndexError: list index out
+            of range``; see `error_of`.
         folder: The folder with the clause, if it is a chapter of the suite.
     """
 
@@ -81,6 +86,7 @@ class Clause:
     users: str = ""
     seen: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
+    raises: tuple[str, ...] = ()
     folder: str = ""
 
     @property
@@ -133,6 +139,8 @@ class Clause:
             raise ValueError("the id has another form than 'chapter.name'")
         if unknown := [entry for entry in self.facts if not Fact.is_declared(entry)]:
             raise ValueError(f"{unknown[0]!r} in `facts` is unknown: see spec_tests/failure.py")
+        if wrong := [error for error in self.raises if not _ERROR.match(error)]:
+            raise ValueError(f"{wrong[0]!r} in `raises` has another form than 'Class: text'")
 
 
 def clause(clause_id: str) -> Callable[[_Test], _Test]:
@@ -159,6 +167,27 @@ def cases(names: str, cases_of: Mapping[str, Sequence[Any]]) -> pytest.MarkDecor
             for number, case in enumerate(values, 1)
         ],
     )
+
+
+def error_of(clause_id: str, number: int = 0, **values: object) -> str:
+    """Return an error that a clause names in ``raises``: its class and its text.
+
+    Args:
+        clause_id: The clause.
+        number: The position of the error in ``raises``.
+        values: For a name in braces in the error: the value that replaces it.
+    """
+    error = _clauses_of_suite()[clause_id].raises[number]
+    for name, value in values.items():
+        error = error.replace(f"{{{name}}}", str(value))
+    return error
+
+
+def exception_of(clause_id: str, number: int = 0, **values: object) -> Exception:
+    """Return `error_of` as an exception of a class of Python."""
+    kind, _, text = error_of(clause_id, number, **values).partition(": ")
+    exception: Exception = getattr(builtins, kind)(text)
+    return exception
 
 
 def is_id(text: str) -> bool:
@@ -195,6 +224,9 @@ def load(source: Path = SUITE) -> dict[str, Clause]:
                 )
             clauses_by_id[clause.id] = clause
     return clauses_by_id
+
+
+_clauses_of_suite = cache(load)
 
 
 def of_run(config: pytest.Config) -> dict[str, Clause]:
@@ -249,6 +281,7 @@ def as_text(clauses: Sequence[Clause]) -> str:
         for clause in members:
             since = f"; since {clause.since}" if clause.since else ""
             lines.append(f"{clause.id}\n    {clause.statement}  [{clause.basis}{since}]")
+            lines += [f"    raises {error}" for error in clause.raises]
     return "\n".join([*lines, f"\n{format_count(len(clauses))}"])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from spec_tests.machine.clauses import exception_of
 from spec_tests.oracle._devices import all_devices, as_device
 from spec_tests.oracle.comm import DeviceLike
 from spec_tests.oracle.parallel_apply import parallel_apply
@@ -16,10 +17,6 @@ from spec_tests.oracle.scatter_gather import gather, scatter_kwargs
 #: DataParallel warns if the smallest memory or multiprocessor count, divided by the greatest, is
 #: less than this ratio.
 MIN_BALANCE = 0.75
-WRONG_DEVICE = (
-    "module must have its parameters and buffers on device {} (device_ids[0]) "
-    "but found one of them on device: {}"
-)
 IMBALANCE_WARNING = """
     There is an imbalance between your GPUs. You may want to exclude GPU {} which
     has less than 75% of the memory or cores of GPU {}. You can do so by setting
@@ -109,7 +106,8 @@ def check_module_device(module: nn.Module, expected: torch.device) -> None:
     """Raise a RuntimeError unless all parameters and buffers are on the device ``expected``."""
     for tensor in [*module.parameters(), *module.buffers()]:
         if tensor.device != expected:
-            raise RuntimeError(WRONG_DEVICE.format(expected, tensor.device))
+            clause = "data_parallel.devices.checked-at-the-call"
+            raise exception_of(clause, expected=expected, device=tensor.device)
 
 
 def _ordinal(device: torch.device) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spec_tests.machine.clauses import exception_of
 from spec_tests.oracle._devices import as_device
 from spec_tests.oracle.comm import DeviceLike
 
@@ -50,10 +51,8 @@ def check_lengths(modules: Sequence[object], **others: Sequence[object] | None) 
     """Raise an AssertionError for the first of ``others`` that is not as long as ``modules``."""
     for name, values in others.items():
         if values is not None and len(values) != len(modules):
-            raise AssertionError(
-                f"The number of modules {len(modules)} is not equal to "
-                f"the number of {name} {len(values)}"
-            )
+            counts = {"modules": len(modules), "count": len(values)}
+            raise exception_of("parallel_apply.lengths", name=name, **counts)
 
 
 def _device_of(value: Any) -> torch.device:

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from spec_tests.machine.clauses import exception_of
 from spec_tests.oracle import comm
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.oracle.functions import Gather, Scatter
@@ -85,7 +86,7 @@ def gather(outputs: Sequence[Any], target_device: comm.DeviceLike, dim: int = 0)
 def _gather_dicts(outputs: Sequence[Any], target: comm.DeviceLike, dim: int) -> Any:
     first = outputs[0]
     if {len(each) for each in outputs} != {len(first)}:
-        raise ValueError("All dicts must have the same number of keys")
+        raise exception_of("scatter_gather.gather.keys")
     return type(first)(
         [(key, gather([each[key] for each in outputs], target, dim)) for key in first]
     )
@@ -96,18 +97,15 @@ def _gather_tensors(outputs: Sequence[Tensor], target: comm.DeviceLike, dim: int
     if first.dim() == 0 and dim != 0:
         # A 0-dim tensor has no dimension `dim`: `size` raises the expected IndexError.
         first.size(dim)
+    values: dict[str, object]
     for index, each in enumerate(outputs):
         if each.dim() != first.dim():
-            raise RuntimeError(
-                "Expected all input tensors to have the same number of dimensions, but tensor at "
-                f"index {index} has {each.dim()} dimensions, (expected {first.dim()})"
-            )
+            values = {"index": index, "count": each.dim(), "expected": first.dim()}
+            raise exception_of("scatter_gather.gather.mismatch", 1, **values)
         expected = [*first.shape]
         if expected:
             expected[dim] = each.shape[dim]
         if list(each.shape) != expected:
-            raise RuntimeError(
-                f"Input tensor at index {index} has invalid shape {list(each.shape)}, "
-                f"but expected {expected}"
-            )
+            values = {"index": index, "shape": [*each.shape], "expected": expected}
+            raise exception_of("scatter_gather.gather.mismatch", 0, **values)
     return Gather.apply(target, dim, *outputs)

@@ -11,7 +11,7 @@ from torch import nn
 from spec_tests import checks
 from spec_tests.checks.refusals import refused
 from spec_tests.checks.thread_order import TIMEOUT
-from spec_tests.machine.clauses import clause
+from spec_tests.machine.clauses import clause, error_of
 from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.calls import KeywordCall, device_lists
 from spec_tests.strategies.parallel_apply import ordinals, parallel_apply_calls, passthrough_calls
@@ -136,7 +136,7 @@ def test_arguments_of_different_lengths_are_refused(target, baselines, topology,
 @pytest.mark.parametrize("devices", [None, []], ids="devices={}".format)
 def test_an_empty_list_of_modules_is_refused(target, topology, keywords, devices):
     call = _call([], [], kwargs_tup=keywords, devices=devices)
-    refused(call, target, topology, IndexError, "list index out of range")
+    refused(call, target, topology, error_of("parallel_apply.no-modules"))
 
 
 @clause("parallel_apply.one-module")

@@ -6,7 +6,8 @@ from hypothesis import given
 from torch import nn
 
 from spec_tests import checks
-from spec_tests.machine.clauses import cases, clause
+from spec_tests.checks.refusals import check_error
+from spec_tests.machine.clauses import clause, error_of
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.module_kinds import AssignmentLogger
 from spec_tests.strategies.tensors import device_slots
@@ -97,22 +98,14 @@ def test_an_override_of_setattr_sees_every_assignment(target, topology, slots):
     checks.same(sorted(module.log), sorted(assigned * len(slots)), slots)
 
 
-#: For each clause: a class, its argument, and the text of the error.
-REFUSED = {
-    "replicate.overrides.unhashable": [
-        (UnhashableLinear, (WIDTH, WIDTH), "unhashable type: 'UnhashableLinear'")
-    ]
-}
-
-
-@cases("module_class, args, text", REFUSED)
+@clause("replicate.overrides.unhashable")
 @given(slots=device_slots())
-def test_a_class_that_replicate_cannot_copy_is_refused(
-    target, topology, module_class, args, text, slots
-):
-    module = module_class(*args).to(topology.device(slots[0]))
-    with pytest.raises(TypeError, match=text):
+def test_a_module_of_an_unhashable_class_is_refused(target, topology, slots):
+    module = UnhashableLinear(WIDTH, WIDTH).to(topology.device(slots[0]))
+    with pytest.raises(TypeError) as caught:
         target.replicate.replicate(module, topology.take(slots))
+    error = error_of("replicate.overrides.unhashable", name="UnhashableLinear")
+    check_error(caught.value, error, topology, slots)
 
 
 @clause("divergences.RE-15.members-outside-of-the-dictionary-are-copied")

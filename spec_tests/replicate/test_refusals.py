@@ -7,20 +7,9 @@ from torch import nn
 
 from spec_tests.checks.refusals import refused
 from spec_tests.machine import capabilities
-from spec_tests.machine.clauses import clause
+from spec_tests.machine.clauses import clause, error_of
 from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.modules import Placed, module_specs
-from spec_tests.strategies.refused_calls import (
-    CPU_BROADCAST_TEXT,
-    NEGATIVE_TEXT,
-    OTHER_DEVICE_TEXT,
-)
-
-#: For each value of detach: class and text of the error for a module on the CPU.
-CPU_MODULE_ERRORS = [
-    (False, AssertionError, CPU_BROADCAST_TEXT),
-    (True, RuntimeError, OTHER_DEVICE_TEXT.format(0)),
-]
 
 
 def _replicate(network, devices, detach):
@@ -54,19 +43,22 @@ def test_uninitialized_parameters_are_refused(target, topology, make, detach, pr
 def test_a_module_on_another_device_is_refused(target, topology, spec, detach):
     topology.require(distinct=2)
     call = _replicate(spec, [DeviceAt(1), DeviceAt(0)], detach)
-    refused(call, target, topology, RuntimeError, OTHER_DEVICE_TEXT.format(1))
+    ordinal = topology.device(1).index
+    refused(call, target, topology, error_of("replicate.refused.elsewhere", ordinal=ordinal))
 
 
 @clause("replicate.refused.on-the-cpu")
-@pytest.mark.parametrize(("detach", "error", "text"), CPU_MODULE_ERRORS)
+@pytest.mark.parametrize("detach", [False, True])
 @given(spec=module_specs(kinds=("linear", "batch_norm")))
-def test_a_module_on_the_cpu_is_refused(target, topology, detach, error, text, spec):
+def test_a_module_on_the_cpu_is_refused(target, topology, detach, spec):
     call = _replicate(Placed(spec), [DeviceAt(0), DeviceAt(1)], detach)
-    refused(call, target, topology, error, text)
+    # Without detach, the text names no device.
+    error = error_of("replicate.refused.on-the-cpu", int(detach), ordinal=topology.ordinals[0])
+    refused(call, target, topology, error)
 
 
 @clause("replicate.refused.negative-device")
 @given(spec=module_specs(kinds=("linear", "batch_norm")), detach=st.booleans())
 def test_replicate_refuses_a_negative_ordinal(target, topology, spec, detach):
     call = _replicate(spec, [DeviceAt(0), -1], detach)
-    refused(call, target, topology, RuntimeError, NEGATIVE_TEXT)
+    refused(call, target, topology, error_of("replicate.refused.negative-device", ordinal=-1))

@@ -10,13 +10,13 @@ from hypothesis import given
 from torch import nn
 
 from spec_tests import checks
+from spec_tests.checks.refusals import check_error
 from spec_tests.machine import profiles
-from spec_tests.machine.clauses import cases, clause
+from spec_tests.machine.clauses import cases, clause, error_of
 from spec_tests.strategies.compiled_modules import PartlyBuiltScript, script_calls
 
 #: Decorator that runs a third of the usual number of examples, because each is slow.
 FEWER_EXAMPLES = profiles.divide_examples(3)
-PYTHON_CHILD_TEXT = "Cannot replicate network where python modules are children of ScriptModule"
 
 #: A program that prints the number of replicas of a `PartlyBuiltScript`. Without TorchScript, this
 #: is a plain module.
@@ -63,7 +63,8 @@ def test_a_python_child_of_a_script_module_is_refused(target, topology, parent, 
         # A script module has a Python child only during its constructor.
         with pytest.raises(RuntimeError) as caught:
             target.replicate.replicate(parent(module), topology.take(count))
-        checks.same(str(caught.value), PYTHON_CHILD_TEXT)
+        error = error_of("replicate.script.python-child")
+        check_error(caught.value, error, topology)
 
     PartlyBuiltScript(replicate_unfinished)
 

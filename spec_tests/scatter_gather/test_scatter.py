@@ -11,11 +11,10 @@ from spec_tests.checks.nested_values import storage_id
 from spec_tests.checks.outcome import cotangent
 from spec_tests.checks.refusals import refused
 from spec_tests.machine import capabilities, profiles
-from spec_tests.machine.clauses import cases, clause
+from spec_tests.machine.clauses import cases, clause, error_of
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, KeywordCall
 from spec_tests.strategies.comm import dense
-from spec_tests.strategies.refused_calls import NO_DEVICES_TEXT
 from spec_tests.strategies.scatter_gather import (
     refused_scatter_calls,
     replicated_calls,
@@ -111,7 +110,7 @@ def test_empty_device_list_returns_an_empty_list_without_tensors(target, topolog
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
 def test_tensor_with_an_empty_device_list_is_refused(target, topology, wrap, slot):
     call = _scatter(WRAPPINGS[wrap](dense(slot=slot)), [])
-    refused(call, target, topology, RuntimeError, NO_DEVICES_TEXT)
+    refused(call, target, topology, error_of("comm.scatter.refuses-no-devices"))
 
 
 @clause("scatter_gather.scatter.one-row-a-device")

@@ -254,7 +254,7 @@ class WritingCall:
 )
 def test_a_call_that_must_be_refused_first_fails_by_its_error(topology, target, kind, fact):
     with pytest.raises(CheckError) as caught:
-        refused(WritingCall(), target, topology, ValueError, "x")
+        refused(WritingCall(), target, topology, "ValueError: x")
     assert (caught.value.failure.kind, caught.value.failure.fact_texts) == (kind, [fact])
 
 

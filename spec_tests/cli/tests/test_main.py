@@ -26,6 +26,14 @@ def test_clauses_command_prints_the_clauses_with_the_given_name(capsys):
     assert "divergences.RE-10." not in printed
 
 
+def test_clauses_command_prints_and_searches_the_errors(capsys):
+    assert main(["clauses", "at least one output tensor"]) == 0
+    printed = capsys.readouterr().out
+    error = "RuntimeError: Expected at least one output tensor to scatter to"
+    assert f"\n    raises {error}\n" in printed
+    assert printed.endswith("\n1 clause\n")
+
+
 def test_clauses_command_searches_the_statements(capsys):
     assert main(["clauses", "traceback"]) == 0
     printed = capsys.readouterr().out

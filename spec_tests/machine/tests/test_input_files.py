@@ -97,6 +97,7 @@ def test_file_of_another_format_is_refused(tmp_path, reader, content):
         ("clauses", '"law"', '"law"\nfacts = ["stride"]', "clause comm.one: 'stride' in `facts`"),
         ("clauses", '"law"', '"law"\nfacts = ["input: x"]', "clause comm.one: 'input: x'"),
         ("clauses", '"law"', '"law"\nfacts = ["inputs: dtype"]', "comm.one: 'inputs: dtype'"),
+        ("clauses", '"law"', '"law"\nraises = ["no class"]', "comm.one: 'no class' in `raises`"),
         ("published-run", '"format": 2', '"format": 3', "run is of a later suite"),
         ("published-run", '"fail"', '"failed"', "test of comm.c: Invalid enum value"),
         ("published-run", '"comm.a"', '"a"', "'a' is not the id of a clause"),
