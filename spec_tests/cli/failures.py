@@ -15,8 +15,8 @@ from spec_tests.reporting.causes import causes_by_title
 FOLDER = Path("repro")
 #: The first line of each program.
 _NOTE = "# A run replaces this file: copy it before you change it."
-#: The largest number of lines of a call, and of a difference.
-MAX_LINES = 14
+#: The largest number of lines of a call, and of each end of a difference.
+MAX_LINES, MAX_END = 14, 7
 #: The greatest number of characters of a line.
 MAX_LENGTH = 400
 #: The greatest number of clauses that the list at the end has for a cause.
@@ -125,12 +125,9 @@ def remove_programs(names: Iterable[str]) -> None:
 
 
 def _lines(failure: Failure) -> list[str]:
-    """Return the first lines of the call, and those of the difference; the last of a traceback."""
+    """Return the first lines of the call, and both ends of the difference."""
     lines = [line for line in failure.text.splitlines() if line.strip(" ~^")]
-    if failure.kind == "time":  # The stacks of all threads.
-        return [*failure.call.splitlines(), *lines]
-    is_long = failure.kind == "error" and len(lines) > MAX_LINES
-    if not is_long and len(lines) > MAX_LINES:  # The last line may be the error of a replica.
-        lines = [*lines[: MAX_LINES - 1], lines[-1]]
-    shown = [lines[0], *lines[-MAX_LINES:]] if is_long else lines
-    return [*failure.call.splitlines()[:MAX_LINES], *shown]
+    # Stacks of threads are shown whole. A traceback, also of a replica, ends with its error.
+    if failure.kind != "time" and len(lines) > 2 * MAX_END:
+        lines = [*lines[:MAX_END], *lines[-MAX_END:]]
+    return [*failure.call.splitlines()[:MAX_LINES], *lines]
