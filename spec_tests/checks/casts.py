@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -30,9 +30,7 @@ class CastingLinear(nn.Linear):
 
 
 def cast_changed_parameters(
-    net: Any,
-    earlier: str = "caller",
-    block: Callable[[], AbstractContextManager[object]] = nullcontext,
+    net: Any, earlier: str, block: Callable[[], AbstractContextManager[object]]
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Change the parameter of a wrapped `CastingLinear` and cast it, in one region of autocast.
 

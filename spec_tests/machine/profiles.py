@@ -43,7 +43,7 @@ def divide_examples(divisor: int) -> settings:
     return settings(profile, max_examples=max(2, profile.max_examples // divisor))
 
 
-def life_settings(divisor: int = 1) -> settings:
+def life_settings(divisor: int) -> settings:
     """Return the settings of a state machine: 30 lives of 12 steps; with ``fuzz``, 1,000 of 50.
 
     Args:

@@ -1,5 +1,7 @@
 """The time limits of tests, and of the examples that Hypothesis draws."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from spec_tests.failure import SUITE
@@ -22,13 +24,14 @@ pytest_plugins = ["pytester"]
     ],
 )
 def test_only_without_a_limit_of_the_test_each_example_has_limits(
-    seconds, text_of_processor, text, after_an_example
+    monkeypatch, seconds, text_of_processor, text, after_an_example
 ):
-    now = {"time": 0.0, "processor": 0.0}
-    limits = Limits(seconds, [lambda name=name: now[name] for name in now])
-    now["processor"] = 61
+    clocks = Mock(**{"monotonic.return_value": 0.0, "process_time.return_value": 0.0})
+    monkeypatch.setattr(time_limit, "time", clocks)
+    limits = Limits(seconds)
+    clocks.process_time.return_value = 61
     assert limits.reached() == text_of_processor
-    now["time"] = 201
+    clocks.monotonic.return_value = 201
     assert limits.reached() == text
     limits.start_example()
     assert limits.reached() == after_an_example
