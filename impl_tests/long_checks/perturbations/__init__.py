@@ -7,18 +7,22 @@ for the simulated devices: its kinds are the names of `simulator.FAULTS`, such a
 
 * ``perturbations.toml``: the table. ``kinds.py``: the kinds.
 * ``replacement.py``: makes the calls of impl wrong in one process.
-* ``forks.py``, ``collected.py``, ``__main__.py``: run the tests of the clauses of each
-  perturbation, each perturbation in a process.
+* ``__main__.py``, ``pytest_plugin.py``: run the tests of the clauses of each perturbation, each
+  perturbation in a process.
 """
 
 import tomllib
 from pathlib import Path
 
-__all__ = ["DEVICES", "TABLE", "load"]
+__all__ = ["DEVICES", "PERTURBATION", "TABLE", "UNCHANGED", "load"]
 
 TABLE = Path(__file__).parent / "perturbations.toml"
 #: The function of the faults of the simulated devices.
 DEVICES = "devices"
+#: The kind that changes nothing.
+UNCHANGED = "unchanged"
+#: Environment variable: the perturbation of this process and of those that it starts.
+PERTURBATION = "PERTURBATION"
 
 
 def load(path: Path = TABLE) -> dict[str, list[str]]:

@@ -1,24 +1,39 @@
 """Check the table: ``python -m impl_tests.long_checks.perturbations [CLAUSE ...]``."""
 
 import argparse
-import importlib
+import atexit
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
-from functools import partial
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from impl_tests.long_checks.perturbations import DEVICES, TABLE, forks, load, replacement
-from impl_tests.long_checks.perturbations.collected import CollectedTests, call_with_tests
-from impl_tests.long_checks.perturbations.kinds import KINDS, undo
+from impl_tests.long_checks.perturbations import (
+    DEVICES,
+    PERTURBATION,
+    TABLE,
+    UNCHANGED,
+    load,
+    replacement,
+)
+from impl_tests.long_checks.perturbations.kinds import KINDS
+from impl_tests.long_checks.perturbations.pytest_plugin import BEGIN, END, FAILED
 from spec_tests import simulator
 from spec_tests.machine import clauses
+from spec_tests.machine.fork_server import ForkServer
 
+_ROOT = Path(__file__).resolve().parents[3]
 #: In place of a perturbation: none. With it the tests of the clauses must pass.
-_UNCHANGED = f"{DEVICES} unchanged"
-#: The beginnings of the lines that a process prints before and after the tests of a clause.
-_BEGIN, _PASSED = "tests of clause ", "passed: tests of clause "
+_NONE = f"{DEVICES} {UNCHANGED}"
+#: A time limit ends a test that takes longer. With few examples no test does.
+_PYTEST = (
+    *("pytest", "spec_tests", f"--target={__package__}.target", "--accelerator=sim"),
+    *("-p", f"{__package__}.pytest_plugin", "--hypothesis-profile=perturbations"),
+    *("-qq", "-s", "--tb=line", "-n=0", "--timeout=90"),
+)
+#: The server of each thread.
+_local = threading.local()
 
 
 def main() -> int:
@@ -33,20 +48,9 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--table", type=Path, default=TABLE, help="default: %(default)s")
     options = parser.parse_args()
-    # Refuse an unknown name before the tests are collected.
     selected = _select(options.clauses)
     check_names(load(options.table))
-    # Imports before the forks save each process a second.
-    for name in ("torch.fx.experimental.symbolic_shapes", "numpy", replacement.TARGET):
-        importlib.import_module(name)
-    found: list[int] = []
-    call_with_tests(
-        lambda tests: found.append(_check(tests, selected, options)),
-        f"--target={__package__}.target",
-        "--hypothesis-profile=perturbations",
-        *(f"spec_tests/{name}" for name in clauses.CHAPTERS),
-    )
-    return max(found, default=2)
+    return check(selected, options)
 
 
 def _select(names: Sequence[str]) -> set[str]:
@@ -75,57 +79,69 @@ def check_names(perturbations: Iterable[str]) -> None:
                 raise SystemExit(f"{perturbation}: no function has this name") from error
 
 
-def _check(tests: CollectedTests, selected: set[str], options: argparse.Namespace) -> int:
+def check(selected: set[str], options: argparse.Namespace) -> int:
+    """Try the perturbations of the selected clauses. Return 1 if there is a problem."""
     table = {p: [n for n in names if n in selected] for p, names in load(options.table).items()}
+    table = {perturbation: names for perturbation, names in table.items() if names}
     tried = {name for names in table.values() for name in names}
     without = sorted(selected - tried)
     for name in without:
         print(f"{name} has no perturbation")
-    perturbations = sum(map(bool, table.values()))
+    perturbations = len(table)
     if options.clauses:
-        table[_UNCHANGED] = sorted(tried)
-    calls = {p: partial(_try, tests, p, names) for p, names in table.items() if names}
+        table[_NONE] = sorted(tried)
     problems = len(without)
-    ended = forks.run(calls, processes=options.processes)
-    for count, (perturbation, text) in enumerate(ended, 1):
-        failed = _read_failed(text)
-        if perturbation == _UNCHANGED:
-            wrong = sorted(failed)
-            verdict = f"the tests of {', '.join(wrong)} fail" if wrong else "passed"
-        else:
-            wrong = sorted(set(table[perturbation]) - failed)
-            verdict = f"SURVIVED {', '.join(wrong)}" if wrong else "caught"
-        problems += len(wrong)
-        title = "no perturbation" if perturbation == _UNCHANGED else perturbation
-        print(f"[{count}/{len(calls)}] {title}: {verdict}", flush=True)
+    with ThreadPoolExecutor(options.processes, initializer=_start_server) as pool:
+        found = pool.map(find_failed, table.keys(), table.values())
+        for count, (perturbation, failed) in enumerate(zip(table, found, strict=True), 1):
+            wrong, verdict = _judge(perturbation, table, failed)
+            problems += len(wrong)
+            title = "no perturbation" if perturbation == _NONE else perturbation
+            print(f"[{count}/{len(table)}] {title}: {verdict}", flush=True)
     counts = (len(selected), "clause"), (perturbations, "perturbation"), (problems, "problem")
     print(", ".join(clauses.format_count(*each) for each in counts))
     return int(problems > 0)
 
 
-def _try(tests: CollectedTests, perturbation: str, names: Iterable[str]) -> None:
-    """Run the tests of each clause with a perturbation, until one fails it. Print the clauses."""
-    os.environ[replacement.PERTURBATION] = perturbation
-    function, kind = perturbation.split()
-    with ExitStack() as stack:
-        if function == DEVICES and perturbation != _UNCHANGED:
-            tests.find_capabilities()
-            stack.enter_context(simulator.fault(kind))
-        for name in names:
-            print(f"\n{_BEGIN}{name}", flush=True)
-            for _test, failed in tests.run(tests.of_clause(name)):
-                undo()
-                if name in failed:
-                    break
-            else:
-                print(f"\n{_PASSED}{name}", flush=True)
+def _judge(
+    perturbation: str, table: Mapping[str, Collection[str]], failed: set[str]
+) -> tuple[list[str], str]:
+    """Return the clauses whose tests should have failed or passed, and a text."""
+    if perturbation == _NONE:
+        wrong = sorted(failed)
+        return wrong, f"the tests of {', '.join(wrong)} fail" if wrong else "passed"
+    wrong = sorted(set(table[perturbation]) - failed)
+    return wrong, f"SURVIVED {', '.join(wrong)}" if wrong else "caught"
 
 
-def _read_failed(text: str) -> set[str]:
-    """Return the clauses with a test that failed, hung or crashed."""
-    lines = text.splitlines()
-    passed = {line.removeprefix(_PASSED) for line in lines if line.startswith(_PASSED)}
-    return {line.removeprefix(_BEGIN) for line in lines if line.startswith(_BEGIN)} - passed
+def _start_server() -> None:
+    """Make a server for this thread."""
+    _local.server = ForkServer()
+    atexit.register(_local.server.close)
+
+
+def find_failed(perturbation: str, names: Collection[str]) -> set[str]:
+    """Return the clauses with a test that fails, hangs or crashes.
+
+    Raises:
+        RuntimeError: The run ended before the first test.
+    """
+    failed: set[str] = set()
+    while left := {*names} - failed:
+        env = {**os.environ, "PYTHONPATH": str(_ROOT), PERTURBATION: perturbation}
+        command = [*_PYTEST, *(f"--clause={name}" for name in left)]
+        done = _local.server.run(*command, cwd=_ROOT, env=env)
+        lines = done.stdout.splitlines()
+        for line in lines:
+            if line.startswith(FAILED):
+                failed.update(line.removeprefix(FAILED).split())
+        begun = [line.removeprefix(BEGIN).split() for line in lines if line.startswith(BEGIN)]
+        if END in lines:
+            break
+        if not begun:
+            raise RuntimeError(f"{perturbation}:\n{done.stdout}{done.stderr}")
+        failed.update(begun[-1])  # This test has ended the process.
+    return failed.intersection(names)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,12 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from impl_tests.long_checks.perturbations import DEVICES
+from impl_tests.long_checks.perturbations import DEVICES, PERTURBATION
 from impl_tests.long_checks.perturbations.calls import BoundCall
 from impl_tests.long_checks.perturbations.kinds import OTHER_SIGNATURE, perturbed
 
 #: The package whose functions the suite is run on.
 TARGET = "impl"
-#: Environment variable: the perturbation of this process and of those that it starts.
-PERTURBATION = "PERTURBATION"
 
 
 def replace_function() -> None:
