@@ -14,29 +14,27 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, TypedDict
 
 from spec_tests.machine import clauses, input_files, verdict_file
-from spec_tests.machine.verdicts import Evidence, Verdict
+from spec_tests.machine.verdicts import Evidence
 from spec_tests.reporting import documents
 
-_LISTED = ("not-offered", "not-run")
 #: Matches the folders of an absolute path, which must not be published.
 _FOLDERS = re.compile(r"(?<![\w./:])/(?:[\w.+-]+/)+")
 
 
-class _Document(
-    msgspec.Struct, rename={"passed": "pass", "not_offered": "not-offered", "not_run": "not-run"}
-):
-    """A published run."""
-
-    run: dict[str, Any]
-    passed: dict[str, list[str]]
-    not_offered: dict[str, list[str]]
-    not_run: dict[str, list[str]]
-    tests: list[dict[str, Any]]
+_Ids = dict[str, list[str]]
+_Document = TypedDict(
+    "_Document",
+    {
+        "run": dict[str, Any],
+        "pass": _Ids,
+        "not-offered": _Ids,
+        "not-run": _Ids,
+        "tests": list[dict[str, Any]],
+    },
+)
 
 
 def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
@@ -46,7 +44,7 @@ def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
     for name, own in sorted(evidence.items()):
         if own.verdict in document and not own.is_undecided:
             reason = _clean(own.reason.partition("\n")[0])
-            key = reason if own.verdict in _LISTED else name.partition(".")[0]
+            key = name.partition(".")[0] if own.verdict == "pass" else reason
             document[own.verdict].setdefault(key, []).append(name)
         else:
             tests.append(_make_test(name, own))
@@ -77,19 +75,18 @@ def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
     """
     value = input_files.parse_json(input_files.read_text(path), str(path))
     document = input_files.convert(value, _Document, path)
-    header = input_files.convert(document.run, verdict_file.Header, f"{path}: run")
-    if header.format > verdict_file.FORMAT or "hardware" not in document.run:
+    header = input_files.convert(document["run"], verdict_file.Header, f"{path}: run")
+    if header.format > verdict_file.FORMAT or "hardware" not in document["run"]:
         raise input_files.refuse(path, "the run is of a later suite, or lacks the key 'hardware'")
-    evidence = {name: Evidence("pass") for ids in document.passed.values() for name in ids}
-    undecided: dict[Verdict, dict[str, list[str]]]
-    undecided = {"not-offered": document.not_offered, "not-run": document.not_run}
-    for verdict, listed in undecided.items():
-        for reason, ids in listed.items():
-            evidence |= dict.fromkeys(ids, Evidence(verdict, reason))
-    for test in document.tests:
+    evidence = {name: Evidence("pass") for ids in document["pass"].values() for name in ids}
+    for reason, ids in document["not-offered"].items():
+        evidence |= dict.fromkeys(ids, Evidence("not-offered", reason))
+    for reason, ids in document["not-run"].items():
+        evidence |= dict.fromkeys(ids, Evidence("not-run", reason))
+    for test in document["tests"]:
         name = str(test.get("clause"))
         evidence[name] = input_files.convert(test, Evidence, f"{path}: test of {name}")
     for name in evidence:
         if not clauses.is_id(name):
             raise input_files.refuse(path, f"{name!r} is not the id of a clause")
-    return document.run, dict(sorted(evidence.items()))
+    return document["run"], dict(sorted(evidence.items()))
