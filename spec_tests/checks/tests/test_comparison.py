@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections import OrderedDict, namedtuple
+from copy import deepcopy
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -203,17 +204,9 @@ def test_a_tensor_without_storage_has_a_snapshot():
     assert found == ["is x", None]
 
 
-class RandomCall:
-    """A call that draws random numbers on one device."""
-
-    def __init__(self, device):
-        self.device = device
-
-    def inputs(self, _topology):
-        return {}
-
-    def run(self, _target, _inputs):
-        return torch.rand(5, device=self.device)
+def make_call(run, **inputs):
+    """Return a call of ``run``, which gets the target and copies of ``inputs``."""
+    return SimpleNamespace(run=run, inputs=lambda _topology: deepcopy(inputs))
 
 
 @pytest.mark.parametrize(
@@ -226,21 +219,16 @@ def test_a_repeated_call_draws_equal_random_numbers(
 ):
     if not has_seed_all:
         monkeypatch.delattr(torch.get_device_module(topology.accelerator), "manual_seed_all")
-    call = RandomCall(topology.device(slot))
+    call = make_call(lambda *_: torch.rand(5, device=topology.device(slot)))
     first, second = (observe(call, target, topology).result for _ in range(2))
     checks.same(first, second)
 
 
-class WritingCall:
-    """A call that writes to its input, and then raises the target, if that is an error."""
-
-    def inputs(self, _topology):
-        return {"tensor": _ones(2)}
-
-    def run(self, target, inputs):
-        inputs["tensor"].zero_()
-        if target is not None:
-            raise target
+def write_and_raise(error, inputs):
+    """Write to an input, and then raise the error, if it is not None."""
+    inputs["tensor"].zero_()
+    if error is not None:
+        raise error
 
 
 @pytest.mark.parametrize(
@@ -254,18 +242,8 @@ class WritingCall:
 )
 def test_a_call_that_must_be_refused_first_fails_by_its_error(topology, target, kind, fact):
     with pytest.raises(CheckError) as caught:
-        refused(WritingCall(), target, topology, "ValueError: x")
+        refused(make_call(write_and_raise, tensor=_ones(2)), target, topology, "ValueError: x")
     assert (caught.value.failure.kind, caught.value.failure.fact_texts) == (kind, [fact])
-
-
-class WarningCall:
-    """A call that warns with the name of the target."""
-
-    def inputs(self, _topology):
-        return {}
-
-    def run(self, target, _inputs):
-        warnings.warn(target.name, stacklevel=1)
 
 
 #: All words of the text below.
@@ -274,8 +252,9 @@ WORDS = "a found right warnings count or order output is expected the userwarnin
 
 def test_two_long_warnings_are_shortened_separately(topology):
     found, expected = (SimpleNamespace(name=f"a {word * 99}") for word in ("found ", "right "))
+    call = make_call(lambda target, _: warnings.warn(target.name, stacklevel=1))
     with pytest.raises(CheckError) as caught:
-        checks.agree(WarningCall(), found, [expected], topology)
+        checks.agree(call, found, [expected], topology)
     for text in (caught.value.failure.title, caught.value.failure.text):
         own, _, other = text.partition(", expected ")
         assert ("found" in own, "right" in own) == (True, False)
@@ -283,17 +262,8 @@ def test_two_long_warnings_are_shortened_separately(topology):
         assert {*re.findall(r"[a-z]+", text.lower())} <= {*WORDS.split(" ")}  # None is cut.
 
 
-class LeavingCall:
-    """Leaves another stream, and with it another device, current."""
-
-    def inputs(self, topology):
-        return {"device": topology.device(1)}
-
-    def run(self, target, inputs):
-        torch.accelerator.set_stream(torch.Stream(inputs["device"]))
-
-
 def test_a_call_that_leaves_device_and_stream_changed_is_noticed_each_time(target, topology):
-    first, second = (observe(LeavingCall(), target, topology).changes for _ in range(2))
     device = topology.device(1)
+    call = make_call(lambda *_: torch.accelerator.set_stream(torch.Stream(device)))
+    first, second = (observe(call, target, topology).changes for _ in range(2))
     assert list(first) == list(second) == ["current device", f"current stream ({device})"]

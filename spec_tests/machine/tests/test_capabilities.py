@@ -99,6 +99,13 @@ def test_functions_that_are_left_out_are_neither_tried_nor_offered(topology, mon
     assert not offered.errors
 
 
+def error_in(module, statement, **names):
+    """Return the error that a statement raises in a module with this name."""
+    with pytest.raises((RuntimeError, TypeError)) as caught:
+        exec(statement, {"__name__": module, "torch": torch, **names})
+    return caught.value
+
+
 def test_a_required_function_that_is_missing_is_no_reason_to_skip(topology, monkeypatch):
     def fail(*_):
         raise RuntimeError("no streams")
@@ -108,16 +115,9 @@ def test_a_required_function_that_is_missing_is_no_reason_to_skip(topology, monk
     assert {"devices.streams.current", "devices.streams.waits"} <= {
         each.name for each in offered.broken
     }
-    scope = {"__name__": "spec_tests.chapter", "torch": torch}
-    exec("def call(): torch.accelerator.current_stream()", scope)
-    with pytest.raises(RuntimeError) as caught:
-        scope["call"]()
+    error = error_in("spec_tests.chapter", "torch.accelerator.current_stream()")
     monkeypatch.undo()
-    assert find_missing(caught.value, offered, "impl") is None
-
-
-#: Makes a float64 tensor in a module whose name is the value of ``__name__``.
-SOURCE = "def make(device): return torch.ones(1, dtype=torch.float64, device=device)"
+    assert find_missing(error, offered, "impl") is None
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,8 @@ def test_only_the_suite_may_use_missing_features(
 ):
     switch_off("double-precision")
     monkeypatch.setenv(BACK_ENDS, "back_end.load")
-    offered = find(topology)
-    scope = {"__name__": module, "torch": torch}
-    exec(SOURCE, scope)
-    with pytest.raises(TypeError) as caught:
-        scope["make"](topology.device(0))
-    assert find_missing(caught.value, offered, target, "impl_tests") == expected
+    error = error_in(module, "torch.ones(1, dtype=torch.float64, device='sim')")
+    assert find_missing(error, find(topology), target, "impl_tests") == expected
 
 
 @pytest.mark.parametrize(
@@ -152,11 +148,8 @@ def test_operator_is_missing_only_if_the_error_names_the_back_end(
     topology, back_end_name, expected
 ):
     text = f"Could not run 'aten::add' with arguments from the '{back_end_name}' backend."
-    scope = {"__name__": "spec_tests.chapter", "error": NotImplementedError(text)}
-    exec("def fail(): raise error", scope)
-    with pytest.raises(NotImplementedError) as caught:
-        scope["fail"]()
-    assert find_missing(caught.value, find(topology), "impl") == expected
+    error = error_in("spec_tests.chapter", "raise error", error=NotImplementedError(text))
+    assert find_missing(error, find(topology), "impl") == expected
 
 
 @pytest.fixture
