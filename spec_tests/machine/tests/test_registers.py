@@ -10,6 +10,7 @@ from spec_tests.machine import clauses, register
 from spec_tests.machine.target import Target
 from spec_tests.machine.tests.fixtures import ROOT
 from spec_tests.machine.tests.small_suite import CLAUSES, RECORD, TWO_TESTS
+from spec_tests.machine.verdict_file import read
 
 pytest_plugins = ["pytester"]
 REGISTERS = sorted(register.FOLDER.rglob("*.toml"))
@@ -122,9 +123,7 @@ def run_with_register(run_suite, pytester):
         pytester.path.joinpath("own.toml").write_text(text)
         path = pytester.path / "verdicts.jsonl"
         result = run_suite(body, "--divergences=own.toml", f"--verdicts={path}", *options)
-        lines = path.read_text().splitlines() if path.exists() else [""]
-        found = [json.loads(line) for line in lines[1:]]
-        return result, {each["test"].partition("::")[2]: each["verdict"] for each in found}
+        return result, {each.test.partition("::")[2]: each.verdict for each in read(path)}
 
     return run
 

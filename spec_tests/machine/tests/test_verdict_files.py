@@ -7,14 +7,9 @@ import torch
 
 from spec_tests.machine import clauses
 from spec_tests.machine.tests.small_suite import RECORD, TWO_TESTS
+from spec_tests.machine.verdict_file import read
 
 pytest_plugins = ["pytester"]
-
-
-def read_verdicts(path):
-    run, *tests = [json.loads(line) for line in path.read_text().splitlines()]
-    assert list(run) == ["run"]
-    return tests
 
 
 def test_the_first_line_of_the_verdicts_describes_the_run(run_suite, pytester):
@@ -88,17 +83,12 @@ def test_verdicts_have_the_smallest_failing_call_and_the_facts_of_all_calls(run_
     record = RECORD.format(test="test_drawn", fact="assert: number == 0")
     pytester.path.joinpath("own.toml").write_text(record)
     run_suite(FAILING, f"--verdicts={path}", "--divergences=own.toml")
-    *lines, _ = read_verdicts(path)
-    assert lines[0]["failure"]["text"].startswith("not so")
-    found = {line["test"].partition("::test_")[2]: line for line in lines}
+    *tests, _ = read(path)
+    assert tests[0].failure.text.startswith("not so")
+    found = {test.test.partition("::test_")[2]: test for test in tests}
     assert {
-        name: (
-            line["verdict"],
-            line["failure"]["kind"],
-            line["failure"].get("call", ""),
-            sorted(map(": ".join, line["failure"]["facts"])),
-        )
-        for name, line in found.items()
+        name: (test.verdict, test.failure.kind, test.failure.call, sorted(test.failure.fact_texts))
+        for name, test in found.items()
     } == FAILURES
 
 
@@ -120,15 +110,13 @@ def test_resume_runs_the_tests_that_a_killed_run_did_not_finish(
     options = ["--verdicts", str(path), f"-n{workers}", "--dist=loadfile"]
     kill = KILL_RUN.format(path=str(path), process="getppid" if workers else "getpid")
     run_suite_in_new_process(TWO_TESTS.format(one="False", two=kill), *options)
-    assert [(line["clause"], line["verdict"]) for line in read_verdicts(path)] == [
-        ("a.one", "fail")
-    ]
+    assert [(test.clause, test.verdict) for test in read(path)] == [("a.one", "fail")]
     body = TWO_TESTS.format(one="True", two="pass")
     result = run_suite_in_new_process(body, *options, "--resume")
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED  # The former run had a failure.
     result.stdout.re_match_lines([r"all +1 +0 +0 +1 +0"])
-    assert [line["verdict"] for line in read_verdicts(path)] == ["fail", "pass"]
+    assert [test.verdict for test in read(path)] == ["fail", "pass"]
 
 
 @pytest.mark.parametrize(
