@@ -106,7 +106,7 @@ def run_program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "program.py").write_text(text, encoding="utf-8")
-        return _server().run(
+        return server().run(
             "program",
             *arguments,
             cwd=Path(folder),
@@ -136,10 +136,11 @@ def _run_process(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 @cache
-def _server() -> ForkServer:
-    server = ForkServer(**_HIDDEN)
-    atexit.register(server.close)
-    return server
+def server() -> ForkServer:
+    """Return the server of this process, which imports torch without real accelerators."""
+    found = ForkServer(**_HIDDEN)
+    atexit.register(found.close)
+    return found
 
 
 def _environment() -> dict[str, str]:

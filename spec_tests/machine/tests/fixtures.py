@@ -16,7 +16,7 @@ import pytest
 from spec_tests.cli.main import main
 from spec_tests.machine import probes
 from spec_tests.machine.devices import BACK_ENDS
-from spec_tests.machine.fork_server import ForkServer
+from spec_tests.machine.processes import server
 from spec_tests.machine.tests.small_suite import CLAUSES, CONFTEST, HEADER
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,22 +38,14 @@ def start_python(folder: Path, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
-    """Yield a server that runs ``python -m MODULE`` in forked processes with torch imported."""
-    server = ForkServer()
-    yield server
-    server.close()
-
-
 @pytest.fixture
-def run_module(fork_server: ForkServer, tmp_path: Path) -> Command:
+def run_module(tmp_path: Path) -> Command:
     """Return a function that runs ``python -m MODULE ...`` in the folder ``tmp_path``."""
 
     def run(*command: str, folder: Path = tmp_path) -> subprocess.CompletedProcess[str]:
         # pytester changes HOME. The compiled simulator is in a cache below the real home folder.
         env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(HOME)}
-        return fork_server.run(*command, cwd=folder, env=env)
+        return server().run(*command, cwd=folder, env=env)
 
     return run
 
