@@ -161,7 +161,7 @@ def _simulator_requirements(*, is_needed: bool) -> Iterator[Requirement]:
 def _print_clauses(topology: "Topology") -> int:
     import pytest
 
-    from spec_tests.machine import capabilities, clauses, device_clauses, probes
+    from spec_tests.machine import capabilities, clauses, probes
     from spec_tests.machine.capabilities import dtype_name
     from spec_tests.strategies.supported_layers import find_errors
 
@@ -169,12 +169,12 @@ def _print_clauses(topology: "Topology") -> int:
     try:
         offered = capabilities.find(topology)
     except pytest.UsageError as error:
-        number = clauses.format_count(len(device_clauses.load()))
+        number = clauses.format_count(len(capabilities.device_clauses()))
         print(f"{error}; {number} about devices not tried; exit status 1")
         return 1
     required = optional = 0
     for finding in offered.findings:
-        clause = device_clauses.load().get(finding.name)
+        clause = capabilities.device_clauses().get(finding.name)
         if clause is not None:
             is_violated = finding.state in ("missing", "wrong")
             required += is_violated and not clause.feature

@@ -2,12 +2,17 @@
 
 The suite tries each clause about devices (`spec_tests.devices`), and each dtype. Strategies draw
 only dtypes that the devices offer. A test that needs a missing feature or dtype is not-run.
+
+A test of a clause about devices has no argument besides `topology`, except those that Hypothesis
+draws. Its assertions have messages of one line, which ``doctor`` prints.
 """
 
+import importlib
 import os
+import pkgutil
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from traceback import walk_tb
@@ -15,9 +20,12 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from hypothesis import HealthCheck, Phase, settings
 from torch import Tensor
 
-from spec_tests.machine import device_clauses, probes
+from spec_tests.failure import SUITE
+from spec_tests.machine import clauses, probes
+from spec_tests.machine.clauses import Clause
 from spec_tests.machine.devices import BACK_ENDS, Topology, not_run
 from spec_tests.machine.probes import Finding
 from spec_tests.machine.verdicts import NOT_RUN
@@ -42,6 +50,16 @@ DTYPES = (
 )
 #: Dtypes that tests only copy. PyTorch itself does not compute with them.
 _COPIED = {torch.uint16, torch.uint32, torch.uint64}
+#: The settings of a probe: few examples, and no time to find a smaller one that fails.
+_FEW = settings(
+    max_examples=3,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -58,9 +76,21 @@ _OPERATOR = re.compile(r"Could not run '([^']+)' with arguments from the '([^']+
 _LIBRARIES = {"torch", "_pytest", "pytest", "hypothesis", "numpy", *sys.stdlib_module_names}
 
 
+@cache
+def device_clauses() -> dict[str, Clause]:
+    """Return the clauses about devices by id."""
+    found = clauses.load()
+    return {name: clause for name, clause in found.items() if clause.chapter == "devices"}
+
+
+def features() -> tuple[str, ...]:
+    """Return the optional features of devices. Each is the name of a set of clauses."""
+    return tuple(dict.fromkeys(c.feature for c in device_clauses().values() if c.feature))
+
+
 def names() -> tuple[str, ...]:
     """Return the names of all features and dtypes that a test may need."""
-    return *device_clauses.features(), *map(dtype_name, DTYPES)
+    return *features(), *map(dtype_name, DTYPES)
 
 
 def switched_off(config: pytest.Config) -> list[str]:
@@ -126,7 +156,7 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
     dtypes = {dtype_name(dtype): dtype for dtype in DTYPES}
     feature_of = {
         name: clause.feature
-        for name, clause in device_clauses.load().items()
+        for name, clause in device_clauses().items()
         if clause.feature not in without
     }
     tried = [name for name in (*dtypes, NEW_STREAMS) if name not in without]
@@ -199,6 +229,17 @@ def _compute(vector: Tensor) -> list[Tensor]:
     return results
 
 
+@cache
+def _device_tests() -> dict[str, list[Callable[..., None]]]:
+    """Return the tests of each clause about devices."""
+    tests: dict[str, list[Callable[..., None]]] = {}
+    for module in pkgutil.iter_modules([str(SUITE / "devices")], "spec_tests.devices."):
+        for test in vars(importlib.import_module(module.name)).values():
+            for mark in getattr(test, "pytestmark", ()):
+                tests.setdefault(mark.args[0], []).append(test)
+    return tests
+
+
 @dataclass(frozen=True)
 class ClauseProbe:
     """Runs the tests of a clause about devices.
@@ -212,11 +253,14 @@ class ClauseProbe:
 
     def __call__(self, name: str, topology: Topology) -> None:
         """Run the tests of the clause ``name`` with few examples."""
-        features = {*device_clauses.features()} - ({NEW_STREAMS} - {*self.basis})
+        usable = {*features()} - ({NEW_STREAMS} - {*self.basis})
         dtypes = tuple(dtype for dtype in DTYPES if dtype_name(dtype) in self.basis)
-        used = [Capabilities(topology, frozenset(features), dtypes)]
+        used = [Capabilities(topology, frozenset(usable), dtypes)]
         with patch(f"{__name__}._used", used):
-            device_clauses.run(name, topology)
+            # Hypothesis has no public function that runs a decorated test with other settings.
+            for test in _device_tests()[name]:
+                with patch.object(test, "_hypothesis_internal_use_settings", _FEW, create=True):
+                    test(topology=topology)
 
 
 _used: list[Capabilities] = []

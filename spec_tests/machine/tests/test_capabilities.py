@@ -8,7 +8,7 @@ import torch
 
 from spec_tests import simulator
 from spec_tests.cli.main import main
-from spec_tests.machine import capabilities, device_clauses
+from spec_tests.machine import capabilities
 from spec_tests.machine.capabilities import find_missing
 from spec_tests.machine.devices import BACK_ENDS
 from spec_tests.simulator import native
@@ -178,7 +178,7 @@ def test_doctor_shows_a_fault_of_the_devices(doctor):
 
 def test_doctor_prints_one_line_about_devices_that_do_not_work(doctor):
     status, printed = doctor("--fault=no-memory")
-    number = len(device_clauses.load())
+    number = len(capabilities.device_clauses())
     assert status == 1
     assert printed.splitlines()[-1] == (
         "sim:0 does not work: sim out of memory: sim:0 has no memory left; "
@@ -194,7 +194,7 @@ def test_doctor_prints_each_clause_about_devices(doctor, switch_off):
     assert f"{'devices.copies.values':<42}there" in printed
     assert "Backend doesn't support create a new Stream" in printed
     assert "optional, feature new-streams; used by data-parallel wrappers; without it" in printed
-    assert all(name in printed for name in device_clauses.load())
+    assert all(name in printed for name in capabilities.device_clauses())
     assert printed.splitlines()[-1].startswith("violated: 0 required clauses, ")
     assert printed.splitlines()[-1].endswith(" optional; exit status 0")
 
