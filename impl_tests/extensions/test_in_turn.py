@@ -1,9 +1,6 @@
-"""impl.parallel_apply and impl.DataParallel with in_turn=True: one module after another."""
+"""impl.parallel_apply with in_turn=True: one module after another."""
 
-import copy
-import pickle
 import threading
-import time
 import weakref
 
 import pytest
@@ -16,7 +13,6 @@ from torch.overrides import BaseTorchFunctionMode
 import impl
 from spec_tests import checks
 from spec_tests.checks.leaks import check_freed, disable_gc
-from spec_tests.strategies.small_modules import Calls
 
 
 def in_turn(topology, modules, inputs=None):
@@ -96,24 +92,3 @@ def test_outputs_of_modules_in_turn_are_freed(topology):
         references = [weakref.ref(output) for output in outputs]
         del outputs
         check_freed(references)
-
-
-@pytest.mark.parametrize(
-    "duplicate",
-    [lambda module: module, copy.copy, lambda module: pickle.loads(pickle.dumps(module))],
-    ids=["itself", "copy", "pickle"],
-)
-def test_replicas_of_data_parallel_run_in_turn(topology, duplicate):
-    module = duplicate(impl.DataParallel(nn.Identity(), topology.take(3), in_turn=True))
-    records = []
-
-    def record_thread(_, x):
-        records.append(threading.get_ident())
-        time.sleep(0.01)
-        return x
-
-    module.module = Calls(record_thread)
-    module(torch.ones(6, device=topology.device(0)))
-    assert len(records) == 3
-    assert len(set(records)) == 1
-    assert not impl.DataParallel(nn.Identity(), topology.take(3)).in_turn
