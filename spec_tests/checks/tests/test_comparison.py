@@ -109,28 +109,6 @@ def test_a_failure_has_the_facts_that_differ(actual, expected, facts):
         checks.same(snapshot(each, {}), snapshot(each, {}))
 
 
-#: For each case: what a call does, what it must do, and the kind and the facts of the failure.
-ERRORS = {
-    "refused": (Raised("KeyError", "row 3 of 4"), 1, "refused", ["error: KeyError: row"]),
-    "accepted": (1, Raised("KeyError", "x"), "accepted", ["error: missing"]),
-    "text": (
-        Raised("ValueError", "chunk expects at least 1 chunk"),
-        Raised("ValueError", "no chunk"),
-        "differs",
-        ["error: ValueError: chunk expects at least"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("actual", "expected", "kind", "facts"), ERRORS.values(), ids=ERRORS)
-def test_the_fact_about_an_error_is_its_class_and_its_text_without_numbers(
-    actual, expected, kind, facts
-):
-    with pytest.raises(CheckError) as caught:
-        checks.same(actual, expected)
-    assert (caught.value.failure.kind, caught.value.failure.fact_texts) == (kind, facts)
-
-
 def test_the_text_has_the_first_difference_and_the_names_of_the_others():
     actual = [_ones(3, 2).t(), _ones(1)]
     expected = [torch.arange(6).reshape(2, 3), torch.zeros(1)]

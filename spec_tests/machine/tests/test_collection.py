@@ -118,29 +118,6 @@ def test_verdicts_are_counted_and_listed_by_clause(run_suite):
     result.stdout.re_match_lines([r"all +1 +0 +0 +0 +1", r" +fail  a.one", r" +not-run  a.two"])
 
 
-#: A test that leaves device and stream changed, with a failure or an error, and a test that looks.
-LEFT = """
-import torch
-def state(topology):
-    return torch.accelerator.current_device_index(), [
-        torch.accelerator.current_stream(device) for device in topology.devices
-    ]
-BEFORE = []
-@clause("a.one")
-@pytest.mark.parametrize("raises", [False, True])
-def test_one(target, topology, raises):
-    BEFORE.append(state(topology))
-    torch.accelerator.set_stream(torch.Stream(topology.device(1)))
-    if raises: raise RuntimeError
-@clause("a.two")
-def test_two(target, topology): assert BEFORE == [state(topology)] * 2
-"""
-
-
-def test_device_and_streams_that_a_test_leaves_changed_are_restored(run_suite):
-    run_suite(LEFT).assert_outcomes(passed=1, failed=2)
-
-
 #: Returns the text that a process writes to stderr if it uses a name that the target lacks.
 STDERR = """
 import traceback

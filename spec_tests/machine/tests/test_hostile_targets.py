@@ -15,6 +15,7 @@ pytest_plugins = ["pytester"]
 HOSTILE = """
 import ctypes, itertools, os, sys, threading, time, unittest, warnings
 from collections.abc import Sequence
+import torch
 from hypothesis import given, strategies as st
 from spec_tests import checks
 from spec_tests.checks.outcome import Raised
@@ -51,8 +52,14 @@ RAISED = {
     "unittest_skip": ("throw(unittest.SkipTest('target'))", "SkipTest: target"),
     "xfail": ("pytest.xfail('target')", "XFailed: target"),
 }
-#: For each other test: a statement, and the kind and the facts of its failure.
+STREAM = "torch.accelerator.set_stream(torch.Stream('sim:1'))"
+LEFT = ["state: current device", "state: current stream (sim:1)"]
+#: For each other test: a statement, and the kind and the facts of its failure. The stream of the
+#: first test is restored, so the second changes it again, and so does the third.
 OTHERS = {
+    "stream_and_error": (f"{STREAM}; throw(ValueError('x'))", "error", ["error: ValueError: x"]),
+    "stream": (STREAM, "state", LEFT),
+    "stream_again": (STREAM, "state", LEFT),
     "len": (
         "compare(hostile(refuse, '__len__', base=list))",
         "differs",
@@ -60,6 +67,7 @@ OTHERS = {
     ),
     "endless_sequence": ("compare(Endless())", "differs", ["output: class", "output: members"]),
     "accepted": ("checks.same(1, Raised('ValueError', 'x'))", "accepted", ["error: missing"]),
+    "refused": ("checks.same(Raised('E', 'row 3 of 4'), 1)", "refused", ["error: E: row"]),
     "endless_iterator": ("compare(itertools.count())", "differs", ["output: class"]),
     "folder": ("os.chdir('/')", "state", ["state: current folder"]),
     # As if it had imported a module.

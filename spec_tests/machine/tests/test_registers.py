@@ -158,15 +158,6 @@ def test_records_that_apply_are_own_and_inherited_ones(folder, case):
     assert [test for each in records if each.applies for test in each.tests] == expected
 
 
-def test_an_inherited_record_of_a_passing_test_needs_an_entry_of_repaired(
-    run_with_register, pytester
-):
-    pytester.mkdir("registers").joinpath("base.toml").write_text(record())
-    result, found = run_with_register(PASSING, INHERITS)
-    assert found["test_one"] == "fail"
-    assert "add 'test_it.py::test_one' to `repaired` of own.toml" in result.stdout.str()
-
-
 def test_repaired_excepts_single_cases_of_an_inherited_record(run_with_register, pytester):
     pytester.mkdir("registers").joinpath("base.toml").write_text(record("assert: number"))
     passing = [f"test_it.py::test_one[{number}]" for number in (1, 2)]
