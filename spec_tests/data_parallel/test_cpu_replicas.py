@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from spec_tests import checks
 from spec_tests.checks import wrapper_laws as laws
-from spec_tests.data_parallel import gradient_penalty
 from spec_tests.machine.clauses import clause
 from spec_tests.machine.processes import run_script, run_without_accelerator
 from spec_tests.strategies.calls import DeviceAt
@@ -15,7 +14,6 @@ from spec_tests.strategies.data_parallel import DataParallelCall, network_calls
 from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.small_modules import FailsFromLimit
 
-ENTRY_POINTS = ["function", "class"]
 LINEAR = ModuleSpec((Layer("linear"),))
 HALF_LINEAR = ModuleSpec((Layer("linear"),), torch.float16)
 CPU_CALL, HALF_CALL = (
@@ -32,17 +30,6 @@ def test_replicas_compute_on_the_cpu(target, topology, call, autocast):
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         found, expected = laws.run_wrapped_and_plain(call, target, topology)
     checks.same(found, expected, call, tolerance=1e-2 if autocast else checks.LAYER)
-
-
-@clause("divergences.DP-1.cpu-devices")
-@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-def test_replicas_on_the_cpu_support_double_backward(wrap, entry_point):
-    module = gradient_penalty.network()
-    x = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2).requires_grad_()
-    parallel = wrap(module, (None, None), entry_point)
-    found = gradient_penalty.gradients(gradient_penalty.inline_penalty, parallel, module, x)
-    expected = gradient_penalty.gradients(gradient_penalty.inline_penalty, module, module, x)
-    checks.same(found, expected, tolerance=checks.LAYER)
 
 
 @clause("divergences.DP-1.cpu-devices")

@@ -13,17 +13,24 @@ from spec_tests.checks.numerical_gradients import (
     check_gradients,
     check_second_gradients,
 )
-from spec_tests.data_parallel import gradient_penalty
+from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine import capabilities
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, build, device_lists
+from spec_tests.strategies.layers import seeded
 from spec_tests.strategies.small_modules import Calls
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import device_slots
 
 
-def network(topology):
-    return gradient_penalty.network().to(topology.device(0))
+def network(device):
+    """Return a small float64 network whose second derivatives are not zero.
+
+    The test is not-run if the devices do not compute in float64.
+    """
+    capabilities.require("float64")
+    net = seeded(lambda: nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).double())
+    return net.to(device)
 
 
 def leaves(module, topology, rows):
@@ -40,7 +47,7 @@ def leaves(module, topology, rows):
 )
 @pytest.mark.parametrize(("slots", "entry_point"), [(1, "function"), (3, "class")])
 def test_derivatives_equal_numerical_ones(topology, wrap, check, entry_point, slots):
-    module = network(topology)
+    module = network(topology.device(0))
     parallel = wrap(module, slots, entry_point)
     names = [name for name, _ in module.named_parameters()]
 
@@ -51,10 +58,54 @@ def test_derivatives_equal_numerical_ones(topology, wrap, check, entry_point, sl
     check(function, leaves(module, topology, 4))
 
 
-@clause("data_parallel.gradient-penalty")
-@pytest.mark.parametrize(
-    "penalty", gradient_penalty.PENALTIES, ids=lambda penalty: penalty.__name__
+def inline_penalty(model, x):
+    """Return the sum of the squared gradients of the output with respect to ``x``.
+
+    The result also contains the output times 0, so that the graph of the output stays alive.
+    """
+    output = model(x)
+    (gradient,) = torch.autograd.grad(output.sum(), x, create_graph=True)
+    return gradient.square().sum() + 0 * output.sum()
+
+
+def helper_penalty(model, x):
+    """Like `inline_penalty`, but without the output, which is freed before the next backward."""
+    return input_gradient(model, x).square().sum()
+
+
+def input_gradient(model, x):
+    (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    return gradient
+
+
+def penalty_and_loss(model, x):
+    """Return a loss plus a penalty from another call, as in adversarial training."""
+    return model(x).sum() + helper_penalty(model, x)
+
+
+def check_penalty(penalty, wrapped, module, x, **options):
+    """Compare the penalty and its gradients for ``x`` and the parameters with those of the module.
+
+    If the penalty does not depend on a parameter, the gradient is zero here, not None. Divergence
+    FN-1 tests the difference between zero and None.
+    """
+    results = []
+    for model in (wrapped, module):
+        loss, leaves = penalty(model, x), (x, *module.parameters())
+        found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+        results.append(snapshot([loss, *found], {}, strides=False))
+    checks.same(*results, tolerance=checks.LAYER, **options)
+
+
+EVERY_PENALTY = pytest.mark.parametrize(
+    "penalty",
+    [inline_penalty, helper_penalty, penalty_and_loss],
+    ids=lambda penalty: penalty.__name__,
 )
+
+
+@clause("data_parallel.gradient-penalty")
+@EVERY_PENALTY
 @given(
     rows=st.integers(1, 6),
     slots=st.integers(1, 4),
@@ -63,16 +114,13 @@ def test_derivatives_equal_numerical_ones(topology, wrap, check, entry_point, sl
 def test_a_gradient_penalty_has_the_gradients_of_the_unwrapped_module(
     topology, wrap, entry_point, penalty, rows, slots
 ):
-    module = network(topology)
+    module = network(topology.device(0))
     x = leaves(module, topology, rows)[0]
-    parallel = wrap(module, slots, entry_point)
-    found = gradient_penalty.gradients(penalty, parallel, module, x)
-    expected = gradient_penalty.gradients(penalty, module, module, x)
-    checks.same(found, expected, tolerance=checks.LAYER, place="gradient")
+    check_penalty(penalty, wrap(module, slots, entry_point), module, x, place="gradient")
 
 
 @clause("data_parallel.gradient-penalty")
-@pytest.mark.parametrize("penalty", gradient_penalty.PENALTIES, ids=lambda each: each.__name__)
+@EVERY_PENALTY
 def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(topology, wrap, penalty):
     """PyTorch 0.2 (#2736): the penalty failed with Conv2d. PyTorch 1.0 (#16532): in a helper."""
     capabilities.require("float64")
@@ -80,10 +128,15 @@ def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(topology, wrap,
     device = topology.device(0)
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten()).double().to(device)
     x = torch.linspace(-1, 1, 64).double().reshape(4, 1, 4, 4).to(device).requires_grad_()
-    wrapped = wrap(module, 3)
-    found = gradient_penalty.gradients(penalty, wrapped, module, x)
-    expected = gradient_penalty.gradients(penalty, module, module, x)
-    checks.same(found, expected, tolerance=checks.LAYER, place="gradient")
+    check_penalty(penalty, wrap(module, 3), module, x, place="gradient")
+
+
+@clause("divergences.DP-1.cpu-devices")
+@pytest.mark.parametrize("entry_point", ["function", "class"])
+def test_replicas_on_the_cpu_support_double_backward(wrap, entry_point):
+    module = network("cpu")
+    x = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2).requires_grad_()
+    check_penalty(inline_penalty, wrap(module, (None, None), entry_point), module, x)
 
 
 class BackwardRecorder(nn.Module):
@@ -119,7 +172,7 @@ def test_the_device_of_forward_is_current_in_backward(target, topology, count):
 @clause("data_parallel.frozen")
 @given(slots=st.integers(1, 4))
 def test_frozen_parameters_get_no_gradient(topology, wrap, slots):
-    module = network(topology)
+    module = network(topology.device(0))
     module[0].weight.requires_grad_(False)
     x = leaves(module, topology, 4)[0]
     wrap(module, slots, "class")(x).sum().backward()
