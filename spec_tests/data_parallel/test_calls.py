@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 from hypothesis import given
+from torch import nn
 
 from spec_tests import checks
+from spec_tests.machine import capabilities
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, device_lists
 from spec_tests.strategies.data_parallel import (
@@ -15,18 +17,54 @@ from spec_tests.strategies.data_parallel import (
     NewModule,
     WeightedLeaves,
 )
-from spec_tests.strategies.small_modules import (
-    ArgumentCounts,
-    ComplexAffine,
-    FailsFromLimit,
-    OrdinalColumn,
-    WeightedSum,
-)
+from spec_tests.strategies.small_modules import FailsFromLimit, OrdinalColumn
 from spec_tests.strategies.tensors import TensorSpec
 
 X = TensorSpec((4, 2), requires_grad=True)
 ON_CPU = TensorSpec((4, 2), slot=None)
 COMPLEX = TensorSpec((4, 2), torch.complex64, requires_grad=True)
+
+
+class ArgumentCounts(nn.Module):
+    """A module that returns a row: len(args), len(kwargs), current device, its own device."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, *args, **kwargs):
+        ordinal = torch.accelerator.current_device_index()
+        counts = [len(args), len(kwargs), ordinal, self.weight.device.index]
+        return torch.tensor([counts], device=self.weight.device)
+
+
+class WeightedSum(nn.Module):
+    """A module that returns a 0-dim tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x):
+        return (x * self.weight).sum()
+
+
+class ComplexAffine(nn.Module):
+    """An affine map with a complex parameter and a complex buffer.
+
+    It returns the complex rows, and a view of their real parts. The test is not-run if the devices
+    lack complex numbers.
+    """
+
+    def __init__(self):
+        super().__init__()
+        capabilities.require("complex64")
+        self.weight = nn.Parameter(torch.tensor([1 + 2j, 3 - 1j]))
+        self.register_buffer("shift", torch.tensor([1j, 2.0 + 0j]))
+
+    def forward(self, x):
+        rows = x * self.weight + self.shift
+        return rows, rows.real
 
 
 class BufferOnCpu(OrdinalColumn):

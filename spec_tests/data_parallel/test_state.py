@@ -19,8 +19,24 @@ from spec_tests.strategies.data_parallel import (
     NewModule,
     network_calls,
 )
-from spec_tests.strategies.small_modules import Calls, StateUpdater
+from spec_tests.strategies.small_modules import Calls
 from spec_tests.strategies.tensors import TensorSpec, device_slots
+
+
+class StateUpdater(nn.Module):
+    """A module that writes one buffer in place, replaces another, and sets an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1))
+        self.register_buffer("last", torch.zeros(1))
+        self.rows = 0
+
+    def forward(self, x):
+        self.seen += x.sum()
+        self.last = x.sum().reshape(1)
+        self.rows = len(x)
+        return x
 
 
 def wrapped_linear(target, topology):
