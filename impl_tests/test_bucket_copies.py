@@ -10,7 +10,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from impl import replicate
 from impl._bucket_copies import attached_copies
-from impl_tests.helpers.threads import call_in_thread
+from spec_tests.checks.threads import call_in_thread
 from spec_tests.strategies.tensor_subclasses import WARNINGS
 
 #: Seconds to wait for a gradient; far more than a sum takes on a busy machine.

@@ -9,7 +9,7 @@ from impl import _settings, comm
 from impl._devices import call_on_device
 from impl._settings import pause_gc
 from impl._streams import call_on_stream, call_on_streams, current_stream_by_device
-from impl_tests.helpers.threads import call_in_thread
+from spec_tests.checks.threads import call_in_thread
 
 
 @pytest.fixture(params=[True, False], ids="enabled={}".format)

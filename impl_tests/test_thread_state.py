@@ -11,7 +11,7 @@ from hypothesis import given
 from torch import nn
 
 from impl import _thread_state
-from impl_tests.helpers.threads import call_in_thread
+from spec_tests.checks.threads import call_in_thread
 from spec_tests.strategies.thread_state import thread_states
 
 CPU = torch.device("cpu")

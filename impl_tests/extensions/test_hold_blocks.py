@@ -14,8 +14,8 @@ from torch.optim import SGD, Adagrad, Adam, AdamW
 import impl
 from impl import _replica_cache
 from impl_tests.extensions.kept_modules import UnversionedSGD, wrapped
-from impl_tests.helpers.threads import call_in_thread
 from spec_tests import checks
+from spec_tests.checks.threads import call_in_thread
 from spec_tests.machine.processes import run_program
 
 

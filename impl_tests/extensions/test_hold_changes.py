@@ -22,7 +22,7 @@ from torch.utils.dlpack import from_dlpack
 
 import impl
 from impl import _replica_pool
-from impl_tests.helpers.threads import call_in_thread
+from spec_tests.checks.threads import call_in_thread
 
 SIZE = 6
 

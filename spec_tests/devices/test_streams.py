@@ -1,7 +1,6 @@
 """Streams: their device, the current stream of each device and thread, and the order of work."""
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import torch
@@ -9,6 +8,7 @@ from torch import accelerator
 
 from spec_tests import simulator
 from spec_tests.checks.side_streams import DELAY, late_copies, require_order, write_late
+from spec_tests.checks.threads import call_in_thread
 from spec_tests.machine.clauses import clause
 from spec_tests.machine.devices import SYNCHRONOUS, queue_work
 
@@ -65,8 +65,8 @@ def test_a_stream_of_one_device_keeps_the_streams_of_the_others(topology):
 @clause("devices.streams.per-thread")
 def test_each_thread_has_its_own_current_streams(topology):
     device = topology.device(0)
-    with torch.Stream(device) as stream, ThreadPoolExecutor(1) as thread:
-        found = thread.submit(accelerator.current_stream, device.index).result()
+    with torch.Stream(device) as stream:
+        found = call_in_thread(accelerator.current_stream, device.index)
     assert found != stream, f"{stream} is current in a new thread, too"
 
 

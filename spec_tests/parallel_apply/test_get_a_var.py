@@ -5,10 +5,11 @@ import torch
 from hypothesis import example, given
 
 from spec_tests import checks
+from spec_tests.checks.threads import call_in_thread
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import KeywordCall
 from spec_tests.strategies.comm import dense
-from spec_tests.strategies.deep_nesting import call_on_empty_stack, nest
+from spec_tests.strategies.deep_nesting import nest
 from spec_tests.strategies.parallel_apply import ANY_VALUES
 
 
@@ -17,7 +18,7 @@ from spec_tests.strategies.parallel_apply import ANY_VALUES
 def test_get_a_var_finds_a_deeply_nested_tensor(target, kind, depth):
     tensor = torch.ones(1)
     value = nest([kind], depth, tensor)
-    assert call_on_empty_stack(lambda: target.parallel_apply.get_a_var(value)) is tensor
+    assert call_in_thread(lambda: target.parallel_apply.get_a_var(value)) is tensor
 
 
 @clause("parallel_apply.get-a-var-deep")

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from spec_tests.checks.threads import call_in_thread
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.deep_nesting import (
     GATHERED,
     SCATTERED,
     THREE_FRAMES,
-    call_on_empty_stack,
     nest,
     unnest,
 )
@@ -41,7 +41,7 @@ def imported_torch_modules(target, topology):
 def test_deeply_nested_tensor_is_split(target, topology, kinds, depth):
     value = nest(kinds, depth, torch.arange(4).to(topology.device(0)))
     scatter = partial(target.scatter_gather.scatter, value, topology.take(2))
-    results = [unnest(result) for result in call_on_empty_stack(scatter)]
+    results = [unnest(result) for result in call_in_thread(scatter)]
     assert [tensor.tolist() for _, tensor in results] == [[0, 1], [2, 3]]
     assert [kinds for kinds, _ in results] == [unnest(value)[0]] * 2
 
@@ -53,7 +53,7 @@ def test_deeply_nested_outputs_are_gathered(target, topology, kinds, depth):
         nest(kinds, depth, torch.full((2,), slot, device=topology.device(slot))) for slot in (0, 1)
     ]
     gather = partial(target.scatter_gather.gather, outputs, topology.device(0))
-    found, tensor = unnest(call_on_empty_stack(gather))
+    found, tensor = unnest(call_in_thread(gather))
     assert (found, tensor.tolist()) == (unnest(outputs[0])[0], [0, 0, 1, 1])
 
 
@@ -62,7 +62,7 @@ def test_deeply_nested_outputs_are_gathered(target, topology, kinds, depth):
 def test_data_parallel_accepts_and_returns_deeply_nested_values(target, topology, kinds, depth):
     value = nest(kinds, depth - 10, torch.arange(4).to(topology.device(0)))
     wrapped = target.data_parallel.DataParallel(nn.Identity(), topology.take(2))
-    found, tensor = unnest(call_on_empty_stack(partial(wrapped, value)))
+    found, tensor = unnest(call_in_thread(partial(wrapped, value)))
     assert (found, tensor.tolist()) == (unnest(value)[0], [0, 1, 2, 3])
 
 

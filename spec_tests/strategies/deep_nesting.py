@@ -3,12 +3,9 @@
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 from spec_tests.strategies.containers import Typed
-
-_Result = TypeVar("_Result")
 
 #: For each kind: the function that puts a value into a container of this kind.
 LEVELS: Mapping[str, Callable[[Any], Any]] = {
@@ -59,9 +56,3 @@ def unnest(value: Any) -> tuple[list[type], Any]:
         kinds.append(type(value))
         value = value["x"] if isinstance(value, dict) else value[0]
     return kinds, value
-
-
-def call_on_empty_stack(function: Callable[[], _Result]) -> _Result:
-    """Call ``function`` in a new thread, whose stack is almost empty, and return its result."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function).result()

@@ -8,6 +8,6 @@ T = TypeVar("T")
 
 
 def call_in_thread(function: Callable[..., T], *args: Any) -> T:
-    """Return ``function(*args)``, called in a new thread."""
+    """Return ``function(*args)``, called in a new thread, whose stack is almost empty."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function, *args).result()
