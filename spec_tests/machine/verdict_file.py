@@ -39,9 +39,6 @@ class Header:
     accelerator: str
     command: str
     date: str
-    version: str = ""
-    python: str = ""
-    suite: str = ""
     collected: int = 0
 
 

@@ -1,6 +1,5 @@
 """Features that the simulator can lack, the clauses that find them, and tests that need them."""
 
-import os
 import re
 
 import pytest
@@ -30,12 +29,6 @@ MISSING = {
     "pinned-memory": {"pinned-memory"},
     "kept-parameters": {"kept-parameters"},
 }
-
-
-@pytest.fixture(autouse=True)
-def _keep_modules(monkeypatch):
-    """Restore the modules that child processes import; ``doctor`` sets them."""
-    monkeypatch.setenv(BACK_ENDS, os.environ.get(BACK_ENDS, ""))
 
 
 @pytest.fixture
@@ -153,7 +146,7 @@ def test_operator_is_missing_only_if_the_error_names_the_back_end(
 
 
 @pytest.fixture
-def doctor(capfd):
+def doctor(_restored, capfd):
     """Return a function that runs ``doctor``, and returns exit status and output."""
 
     def run(*options):
