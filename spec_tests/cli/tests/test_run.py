@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import sys
 
 import pytest
 
@@ -24,10 +23,8 @@ def scatter(*args, **kwargs):
 
 
 @pytest.fixture(autouse=True)
-def wrong_target(write_package, monkeypatch):
+def wrong_target(write_package):
     """Write the package ``wrong``."""
-    for name in ("wrong", "wrong.comm"):  # of another test
-        monkeypatch.delitem(sys.modules, name, raising=False)
     write_package("wrong", comm=WRONG_COMM)
 
 

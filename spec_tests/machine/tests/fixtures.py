@@ -78,15 +78,16 @@ def run_command_here(
 
 
 @pytest.fixture
-def write_package(tmp_path: Path) -> Callable[..., Path]:
+def write_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that writes a package to ``tmp_path``, given its name and modules."""
 
-    def write(name: str, **modules: str) -> Path:
+    def write(name: str, **modules: str) -> None:
         folder = tmp_path / name
         folder.mkdir()
         for module, text in {"__init__": "", **modules}.items():
             (folder / f"{module}.py").write_text(text)
-        return folder
+            full = name if module == "__init__" else f"{name}.{module}"
+            monkeypatch.delitem(sys.modules, full, raising=False)  # of another test
 
     return write
 
