@@ -11,30 +11,19 @@ from spec_tests.machine.time_limit import Limits
 pytest_plugins = ["pytester"]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text_of_processor", "text", "after_an_example"),
-    [
-        (
-            None,
-            "an example has not ended in 60 s of processor time",
-            "an example has not ended in 120 s",
-            "",
-        ),
-        (200.0, "", "it has not ended in 200 s", "it has not ended in 200 s"),
-    ],
-)
-def test_only_without_a_limit_of_the_test_each_example_has_limits(
-    monkeypatch, seconds, text_of_processor, text, after_an_example
-):
+def test_only_without_a_limit_of_the_test_each_example_has_limits(monkeypatch):
     clocks = Mock(**{"monotonic.return_value": 0.0, "process_time.return_value": 0.0})
     monkeypatch.setattr(time_limit, "time", clocks)
-    limits = Limits(seconds)
+    of_examples, of_test = Limits(None), Limits(200.0)
     clocks.process_time.return_value = 61
-    assert limits.reached() == text_of_processor
+    assert of_examples.reached() == "an example has not ended in 60 s of processor time"
+    assert of_test.reached() == ""
     clocks.monotonic.return_value = 201
-    assert limits.reached() == text
-    limits.start_example()
-    assert limits.reached() == after_an_example
+    assert of_examples.reached() == "an example has not ended in 120 s"
+    of_examples.start_example()
+    of_test.start_example()
+    assert of_examples.reached() == ""
+    assert of_test.reached() == "it has not ended in 200 s"
 
 
 @pytest.mark.parametrize("stem", time_limit.SLOW)
