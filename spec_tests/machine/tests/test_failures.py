@@ -66,15 +66,13 @@ def test_the_fact_of_an_assertion_is_its_expression():
         with nullcontext(), pytest.raises(KeyError):
             pass
 
-    call = pytest.CallInfo.from_call(lambda: check([2]), "call")
-    found = failure.of_exception(call.excinfo.value)
-    assert (found.kind, found.fact_texts) == ("assert", ["assert: found == [1, 2]"])
-    call = pytest.CallInfo.from_call(refuse, "call", reraise=())
-    found = failure.of_exception(call.excinfo.value)
-    assert (found.kind, found.fact_texts) == (
-        "accepted",
-        ["assert: nullcontext(), pytest.raises(KeyError)"],
-    )
+    for function, kind, fact in (
+        (lambda: check([2]), "assert", "assert: found == [1, 2]"),
+        (refuse, "accepted", "assert: nullcontext(), pytest.raises(KeyError)"),
+    ):
+        call = pytest.CallInfo.from_call(function, "call", reraise=())
+        found = failure.of_exception(call.excinfo.value)
+        assert (found.kind, found.fact_texts) == (kind, [fact])
 
 
 def test_a_failure_returns_from_a_file_with_lone_surrogates_and_without_a_long_middle():
