@@ -248,7 +248,7 @@ def _print_clauses(options: argparse.Namespace) -> int:
             if name.lower() in " ".join([clause.id, clause.statement, *clause.raises]).lower()
         ]
         if not found:
-            print(clauses.describe_unknown([name], specification), file=sys.stderr)
+            print(clauses.describe_unknown(name, specification), file=sys.stderr)
             return 1
         selected.update(found)
     print(clauses.as_text([each for name, each in specification.items() if name in selected]))

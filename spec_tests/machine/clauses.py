@@ -304,15 +304,9 @@ def matching(names: Iterable[str], specification: Mapping[str, Clause]) -> list[
     return [each for each in specification if each in named]
 
 
-def describe_unknown(names: Iterable[str], specification: Mapping[str, Clause]) -> str | None:
-    """Return a sentence with the first name that names no clause, and with similar names.
-
-    Return None if each name is a chapter or the beginning of an id.
-    """
-    for name in names:
-        if not matching([name], specification):
-            return f"{name}: no clause has this name{hint(name, specification)}"
-    return None
+def describe_unknown(name: str, specification: Mapping[str, Clause]) -> str:
+    """Return a sentence about a name that names no clause, with a similar name."""
+    return f"{name}: no clause has this name{hint(name, specification)}"
 
 
 def hint(name: str, ids: Iterable[str]) -> str:

@@ -42,9 +42,9 @@ def _select_clauses(config: pytest.Config, register_path: Path | None) -> None:
         recorded = (name for record in records for name in record.clauses)
         # The metadata of the run have the values of this option.
         config.option.clause = names = [*names, *dict.fromkeys(recorded)]
-    unknown = clauses.describe_unknown(names, specification)
-    if unknown is not None:
-        raise pytest.UsageError(f"--clause {unknown}")
+    for name in names:
+        if not clauses.matching([name], specification):
+            raise pytest.UsageError(f"--clause {clauses.describe_unknown(name, specification)}")
     config.stash[_SELECTED] = frozenset(clauses.matching(names, specification))
 
 

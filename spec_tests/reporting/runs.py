@@ -52,15 +52,10 @@ class Run:
 
     @property
     def target(self) -> str:
-        """The name of the implementation, followed by `version` if there is one."""
-        name, version = str(self.about["target"]), self.version
-        return f"{name} {version}" if version else name
-
-    @property
-    def version(self) -> str:
-        """The version of the target; empty if unknown or equal to PyTorch's version."""
-        version = str(self.about.get("version", "")).partition("+")[0]
-        return "" if version == self.release else version
+        """The name of the implementation, with its version if that is not PyTorch's."""
+        name, version = str(self.about["target"]), str(self.about.get("version", ""))
+        public = version.partition("+")[0]
+        return name if public in ("", self.release) else f"{name} {public}"
 
     def compare_with_reference(self, clause: str) -> str:
         """Return a sentence if torch.nn.parallel violates a clause that the target violates."""
