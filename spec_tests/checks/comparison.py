@@ -222,7 +222,10 @@ def as_text(differing: Sequence["Difference"]) -> str:
     first, *others = differing
     if not others:
         return first.text
-    names = [other.name_after(first) for other in others[:MAX_NAMES]]
+    names = [
+        other.fact.name if other.path == first.path else f"{other.path} {other.fact.name}"
+        for other in others[:MAX_NAMES]
+    ]
     names += ["..."] if len(others) > MAX_NAMES else []
     count = "another difference" if len(others) == 1 else f"{len(others)} more differences"
     return f"{first.text}\n  and {count}: {', '.join(names)}"
@@ -241,10 +244,6 @@ class Difference:
     path: str
     fact: Fact
     text: str
-
-    def name_after(self, first: "Difference") -> str:
-        """Return path and fact, or only the fact if ``first`` has the same path."""
-        return f"{'' if self.path == first.path else self.path} {self.fact.name}".strip()
 
 
 def differences(

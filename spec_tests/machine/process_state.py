@@ -42,7 +42,9 @@ def read(topology: Topology) -> dict[str, Any]:
         "hooks of threading": (threading.excepthook, threading.gettrace(), threading.getprofile()),
     }
     for kind in {"cpu", topology.accelerator}:
-        state[f"autocast of {kind}"] = _read_autocast(kind)
+        if torch.amp.is_autocast_available(kind):
+            enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+            state[f"autocast of {kind}"] = enabled, dtype
     if torch.accelerator.is_available():
         state["current device"] = torch.accelerator.current_device_index()
         streams = _current_streams(topology)
@@ -69,12 +71,6 @@ def kept_devices(topology: Topology) -> Iterator[None]:
 
 def _current_streams(topology: Topology) -> list[torch.Stream]:
     return [torch.accelerator.current_stream(device) for device in topology.devices]
-
-
-def _read_autocast(kind: str) -> Any:
-    if not torch.amp.is_autocast_available(kind):
-        return None
-    return torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
 
 
 def read_random_states(topology: Topology) -> dict[str, Any]:
