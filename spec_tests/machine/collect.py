@@ -22,10 +22,8 @@ _SELECTED = pytest.StashKey[frozenset[str]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Select clauses, and refuse a wrong register before workers start."""
-    # With --pyargs the main process may not load this file, and then sends nothing.
-    findings = getattr(config, "workerinput", {}).get("found")
-    if findings is not None:
-        probes.FOUND.update(pickle.loads(findings))
+    if hasattr(config, "workerinput"):
+        probes.FOUND.update(pickle.loads(config.workerinput["found"]))
     path = register_of(config)
     _select_clauses(config, path)
     if path is not None:
