@@ -3,7 +3,7 @@
 import copy
 import random
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_map_only
 
-import impl
+from impl_tests.consumers.uses import VARIANTS, Variant
 
 #: The largest allowed difference of two elements, relative to the largest element of the tensor,
 #: or, for gradients, to the largest element of all gradients.
@@ -21,23 +21,8 @@ _MAX_DEPTH = 9
 _LISTED = "listed"
 
 
-class Wrapper(NamedTuple):
-    """A class of wrappers, and its two devices."""
-
-    data_parallel: Callable[..., nn.Module]
-    devices: tuple[str, str]
-
-
-#: For each name in the results: the wrapper.
-WRAPPERS: Mapping[str, Wrapper] = {
-    "cpu": Wrapper(impl.DataParallel, ("cpu", "cpu")),
-    "sim": Wrapper(impl.DataParallel, ("sim:0", "sim:1")),
-    "reference": Wrapper(nn.DataParallel, ("sim:0", "sim:1")),
-}
-
-
 def judge(
-    module: nn.Module, inputs: Mapping[str, Any], wrappers: Mapping[str, Wrapper] = WRAPPERS
+    module: nn.Module, inputs: Mapping[str, Any], variants: Mapping[str, Variant] = VARIANTS
 ) -> dict[str, str]:
     """Compare outputs in evaluation, and gradients in training, with those of ``module`` alone.
 
@@ -61,18 +46,17 @@ def judge(
     }
     mixing = next(_differences(joined, whole, parts), "")
     results = {}
-    for name, wrapper in wrappers.items():
+    for name, variant in variants.items():
         try:
-            copied = copy.deepcopy(fresh).to(wrapper.devices[0])
-            moved = _map(lambda tensor: tensor.to(wrapper.devices[0]), inputs)  # noqa: B023 # called at once
-            wrapped = wrapper.data_parallel(copied, [*wrapper.devices])
-            run = _run(wrapped, copied, moved, trains=trains)
+            copied = copy.deepcopy(fresh)
+            moved = _map(lambda tensor: tensor.to(variant.device), inputs)  # noqa: B023 # called at once
+            run = _run(variant.wrap(copied), copied, moved, trains=trains)
         except Exception as error:
             results[name] = f"mix: {mixing}" if mixing else _describe(error)
             continue
         found = {*_differences(run, whole, parts)}
         if found - {_LISTED}:  # Other devices round in another way, and a top-k may differ.
-            copied = copy.deepcopy(fresh).to(wrapper.devices[0])
+            copied = copy.deepcopy(fresh).to(variant.device)
             alone = _run(copied, copied, moved, trains=trains)
             found = {*_differences(run, alone, parts)}
         if found <= {_LISTED}:

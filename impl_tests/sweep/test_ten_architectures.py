@@ -3,8 +3,9 @@
 import pytest
 
 import impl
+from impl_tests.consumers.uses import VARIANTS, Variant
 from impl_tests.sweep.architectures import make
-from impl_tests.sweep.compare import WRAPPERS, Wrapper, judge
+from impl_tests.sweep.compare import judge
 
 #: An encoder, a decoder, both, experts, a recurrence, images, sounds, detection, time series and
 #: convolutions.
@@ -25,5 +26,6 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_an_architecture_is_equal_in_wrappers(name, topology):
     devices = (str(topology.device(0)), str(topology.device(1)))
-    wrappers = {"cpu": WRAPPERS["cpu"], "devices": Wrapper(impl.DataParallel, devices)}
-    assert judge(*make(name), wrappers) == {"cpu": "equal", "devices": "equal"}
+    on_devices = Variant(devices[0], impl.DataParallel, devices)
+    variants = {"cpu": VARIANTS["cpu"], "devices": on_devices}
+    assert judge(*make(name), variants) == {"cpu": "equal", "devices": "equal"}
