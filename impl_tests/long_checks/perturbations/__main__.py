@@ -91,13 +91,16 @@ def check(selected: set[str], options: argparse.Namespace) -> int:
     if options.clauses:
         table[_NONE] = sorted(tried)
     problems = len(without)
-    with ThreadPoolExecutor(options.processes, initializer=_start_server) as pool:
+    pool = ThreadPoolExecutor(options.processes, initializer=_start_server)
+    try:
         found = pool.map(find_failed, table.keys(), table.values())
         for count, (perturbation, failed) in enumerate(zip(table, found, strict=True), 1):
             wrong, verdict = _judge(perturbation, table, failed)
             problems += len(wrong)
             title = "no perturbation" if perturbation == _NONE else perturbation
             print(f"[{count}/{len(table)}] {title}: {verdict}", flush=True)
+    finally:
+        pool.shutdown(cancel_futures=True)  # After an interrupt, most perturbations wait.
     counts = (len(selected), "clause"), (perturbations, "perturbation"), (problems, "problem")
     print(", ".join(clauses.format_count(*each) for each in counts))
     return int(problems > 0)
