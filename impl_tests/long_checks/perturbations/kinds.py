@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import os
 import threading
 import types
 import warnings
@@ -29,20 +30,12 @@ OTHER_SIGNATURE = "other-signature"
 _Kind = Callable[[BoundCall, str], Any]
 #: Runs the forward of a module.
 _Forward = Callable[[], Any]
-#: Functions that undo changes of this process's state by the test that runs.
-_UNDO: list[Callable[[], object]] = []
 
 
 def perturbed(kind: str, call: BoundCall) -> Any:
     """Make a call with behaviour that is wrong in one way; return the result."""
     name, _, word = kind.partition(":")
     return KINDS[name](call, word)
-
-
-def undo() -> None:
-    """Undo changes of this process's state by the test that has ended."""
-    while _UNDO:
-        _UNDO.pop()()
 
 
 # Tensors and gradients.
@@ -450,11 +443,11 @@ def _return_arguments(call: BoundCall, _: str) -> Any:
 
 
 def _return_first_result(call: BoundCall, _: str) -> Any:
-    """Return the result of the first call with the same function again."""
-    cache: dict[Any, Any] = call.function.__dict__ if hasattr(call.function, "__dict__") else {}
-    if "_first_result" not in cache:
-        cache["_first_result"] = call.run()
-        _UNDO.append(lambda: cache.pop("_first_result", None))
+    """Return the result of the first call in the test with the same function again."""
+    cache: dict[str, Any] = getattr(call.function, "__dict__", {})
+    test = os.environ["PYTEST_CURRENT_TEST"]
+    if cache.get("_test") != test:
+        cache.update(_test=test, _first_result=call.run())
     return cache["_first_result"]
 
 
@@ -470,24 +463,15 @@ def _drop_warnings(call: BoundCall, _: str) -> Any:
         return call.run()
 
 
-def _leave_device() -> None:
-    before = torch.accelerator.current_device_index()
-    _UNDO.append(lambda: torch.accelerator.set_device_index(before))
-    torch.accelerator.set_device_index(before ^ 1)
-
-
-def _leave_stream() -> None:
-    before = torch.accelerator.current_stream()
-    _UNDO.append(lambda: torch.accelerator.set_stream(before))
-    torch.accelerator.set_stream(torch.Stream(before.device))
-
-
 def _leave(call: BoundCall, changed: str) -> Any:
-    """Change the device or the stream of the thread after the call."""
+    """Change the device or the stream of the thread after the call. The suite restores them."""
     try:
         return call.run()
     finally:
-        {"device": _leave_device, "stream": _leave_stream}[changed]()
+        if changed == "device":
+            torch.accelerator.set_device_index(torch.accelerator.current_device_index() ^ 1)
+        else:
+            torch.accelerator.set_stream(torch.Stream(torch.accelerator.current_stream().device))
 
 
 #: The kinds by name.

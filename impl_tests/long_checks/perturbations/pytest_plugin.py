@@ -31,10 +31,8 @@ def pytest_runtestloop() -> Generator[None, object, object]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     """Print the clauses of a test. Leave the test out if other tests of them have failed."""
-    from impl_tests.long_checks.perturbations.kinds import undo
     from spec_tests.machine import clauses
 
-    undo()
     selected = {*item.config.getoption("--clause")}
     left = selected.intersection(clauses.clauses_of_test(item)) - _failed
     if not left:
