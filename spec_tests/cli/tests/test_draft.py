@@ -35,34 +35,23 @@ def test_a_draft_has_a_line_for_each_test_and_its_parameters_if_only_some_fail_a
     assert len(text.splitlines()) == len(records) + 4
 
 
-OLD_REGISTER = """\
-lacks = ["replicate"]
-
+RECORD = """
 [[divergence]]
-id = "X-4"
+id = "{}"
 kind = "target-bug"
 clause = "comm.scatter.slices"
-tests = ["a.py::one", "a.py::two"]
-expects = ["output: x"]
-observed = "x"
-
-[[divergence]]
-id = "X-5"
-kind = "target-bug"
-clause = "comm.scatter.slices"
-tests = ["a.py::three"]
+tests = {}
 expects = ["output: x"]
 observed = "x"
 """
-
-
-CLAUSES = '[comm.scatter.slices]\nsays = "s"\nbasis = "law"\n'
+OLD_REGISTER = 'lacks = ["replicate"]' + RECORD.format("X-4", ["a.py::one", "a.py::two"])
+OLD_REGISTER += RECORD.format("X-5", ["a.py::three"])
 
 
 @pytest.fixture
 def old_register(tmp_path):
     """Write a register of a suite with three tests, and the suite; return the register."""
-    (tmp_path / "clauses.toml").write_text(CLAUSES)
+    (tmp_path / "clauses.toml").write_text('[comm.scatter.slices]\nsays = "s"\nbasis = "law"\n')
     (tmp_path / "a.py").write_text("def one(): ...\ndef two(): ...\ndef three(): ...\n")
     (tmp_path / "old.toml").write_text(OLD_REGISTER)
     return tmp_path / "old.toml"

@@ -10,17 +10,10 @@ from spec_tests.machine.tests.fixtures import start_python
 #: A package whose functions and classes all raise.
 BROKEN = """
 class Broken:
-    def __init__(self, *args, **kwargs):
-        raise RuntimeError("broken")
-
-    @classmethod
-    def apply(cls, *args):
-        raise RuntimeError("broken")
-
-
+    def __init__(self, *args, **kwargs): raise RuntimeError("broken")
+    apply = classmethod(__init__)
 def __getattr__(name):
-    if name.startswith("__"):
-        raise AttributeError(name)
+    if name.startswith("__"): raise AttributeError(name)
     return Broken
 """
 #: Tests with drawn arguments.
