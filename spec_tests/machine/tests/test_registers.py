@@ -27,22 +27,17 @@ MISSING_NAME = f"target.{NAME}"
 PASSING = TWO_TESTS.format(one="True", two="pass")
 ONE_MISSING = TWO_TESTS.format(one=MISSING_NAME, two="pass")
 TWO_MISSING = TWO_TESTS.format(one=MISSING_NAME, two=MISSING_NAME)
-#: A suite of three tests. One of the two tests of ``a.one`` uses a missing name.
-ONE_OF_THREE_MISSING = """
+#: A suite with a test of several cases, and another test.
+CASES = """
 @clause("a.one")
-@pytest.mark.parametrize("name", ["scatter", "nccl"])
-def test_one(target, name): getattr(target.comm, name)
+@pytest.mark.parametrize("case", {})
+def test_one(target, case): {}
 @clause("a.two")
 def test_two(target): pass
 """
-#: A suite with a test of three cases, of which two pass; the verdicts if its register knows it.
-THREE_CASES = """
-@clause("a.one")
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_one(target, number): assert number
-@clause("a.two")
-def test_two(target): pass
-"""
+ONE_OF_THREE_MISSING = CASES.format(["scatter", "nccl"], "getattr(target.comm, case)")
+#: Two of the three cases pass; the verdicts if the register knows the other one.
+THREE_CASES = CASES.format([0, 1, 2], "assert case")
 CASES_JUDGED = {
     **{"test_one[0]": "known", "test_one[1]": "pass", "test_one[2]": "pass"},
     "test_two": "pass",
@@ -159,7 +154,7 @@ def test_records_that_apply_are_own_and_inherited_ones(folder, case):
 
 
 def test_repaired_excepts_single_cases_of_an_inherited_record(run_with_register, pytester):
-    pytester.mkdir("registers").joinpath("base.toml").write_text(record("assert: number"))
+    pytester.mkdir("registers").joinpath("base.toml").write_text(record("assert: case"))
     passing = [f"test_it.py::test_one[{number}]" for number in (1, 2)]
     result, found = run_with_register(THREE_CASES, INHERITS)
     assert found == {**CASES_JUDGED, "test_one[1]": "fail", "test_one[2]": "fail"}
@@ -172,9 +167,9 @@ def test_repaired_excepts_single_cases_of_an_inherited_record(run_with_register,
 
 @pytest.mark.parametrize("key", ["tests", "repaired"])
 def test_an_unknown_case_of_a_collected_test_is_refused(run_with_register, pytester, key):
-    base, unknown = record("assert: number"), "test_it.py::test_one[9]"
+    base, unknown = record("assert: case"), "test_it.py::test_one[9]"
     pytester.mkdir("registers").joinpath("base.toml").write_text(base)
-    text = base + record("assert: number", test="test_one[9]").replace("X-1", "X-2")
+    text = base + record("assert: case", test="test_one[9]").replace("X-1", "X-2")
     if key == "repaired":
         text = f'{INHERITS}repaired = ["{unknown}"]'
     result, _ = run_with_register(THREE_CASES, text, "--clause=a.one")
