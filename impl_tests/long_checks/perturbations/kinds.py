@@ -9,8 +9,9 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, NoReturn
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -298,16 +299,11 @@ def _of_forward(run_module: Callable[[_Forward], Any]) -> _Kind:
         return lambda *args, **kwargs: run_module(lambda: forward(*args, **kwargs))
 
     def run(call: BoundCall, _: str) -> Any:
-        modules = {id(module): module for module in call.modules()}.values()
-        own = [(module, vars(module).get("forward")) for module in modules]
-        for module in modules:
-            vars(module)["forward"] = replacement(module.forward)
-        try:
+        with ExitStack() as stack:
+            for module in {id(module): module for module in call.modules()}.values():
+                forward = replacement(module.forward)
+                stack.enter_context(mock.patch.object(module, "forward", forward))
             return call.run()
-        finally:
-            for module, forward in own:
-                del vars(module)["forward"]
-                vars(module).update({} if forward is None else {"forward": forward})
 
     return run
 
@@ -316,11 +312,8 @@ def _call_own_method(call: BoundCall, step: str) -> Any:
     """Use a method of DataParallel in place of an overriding one."""
     wrapper, name = call.arguments["self"], step.replace("-", "_")
     base = next(kind for kind in type(wrapper).__mro__ if kind.__name__ == "DataParallel")
-    vars(wrapper)[name] = types.MethodType(getattr(base, name), wrapper)
-    try:
+    with mock.patch.object(wrapper, name, types.MethodType(getattr(base, name), wrapper)):
         return call.run()
-    finally:
-        del vars(wrapper)[name]
 
 
 def _replace_given_parameters(call: BoundCall, _: str) -> Any:
