@@ -117,7 +117,7 @@ class Capabilities:
         dtypes: The dtypes in which the devices compute.
         findings: The findings about clauses and dtypes.
         errors: The names of the missing features and dtypes, by the text of their errors.
-        broken: The findings about clauses without a feature that are missing or wrong.
+        broken: The findings about clauses that are wrong, or that are missing and required.
     """
 
     topology: Topology
@@ -168,7 +168,7 @@ def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
     findings = probes.find_all(ClauseProbe(working), [*feature_of], topology)
     failed = [finding for finding in findings if finding.state in ("missing", "wrong")]
     lacking = [finding for finding in failed if feature_of[finding.name]]
-    broken = [finding for finding in failed if not feature_of[finding.name]]
+    broken = [each for each in failed if each.state == "wrong" or not feature_of[each.name]]
     # If several dtypes have the same error, the first of them counts: float64, not complex128.
     errors = {
         finding.text: feature_of[finding.name] for finding in lacking if finding.state == "missing"

@@ -46,7 +46,8 @@ def causes_by_title(
     """Return the causes of the failures of a run, for each title of a list of causes.
 
     Causes with clauses that torch.nn.parallel passes come before the others. Those whose clauses
-    it violates (``violated``), and those of clauses about devices, have a list of their own.
+    it violates (``violated``), and those of clauses about devices, have a list of their own. The
+    list of devices is the first one: a fault of the devices may fail other clauses.
     """
     specification = clauses.load()
     of_devices = {name for name, clause in specification.items() if not clause.is_about_target}
@@ -62,11 +63,11 @@ def causes_by_title(
     note = "" if is_offered else " (without not-offered ones)"
     out_of_date = "tests in the register pass; draft FILE --divergences REGISTER updates it:"
     lists = {
-        out_of_date: [("the recorded tests pass", [*stale])] if stale else [],
-        f"{REFERENCE} passes {len(here)} of {len(failed)} failed clauses{note}:": first,
-        f"{REFERENCE} violates these, too:": groups[len(first) :],
         f"{clauses.format_count(len(devices), 'failed clause')} about devices:": group_by_cause(
             devices
         ),
+        out_of_date: [("the recorded tests pass", [*stale])] if stale else [],
+        f"{REFERENCE} passes {len(here)} of {len(failed)} failed clauses{note}:": first,
+        f"{REFERENCE} violates these, too:": groups[len(first) :],
     }
     return {title: causes for title, causes in lists.items() if causes}

@@ -90,6 +90,9 @@ def test_the_end_of_a_run_lists_the_causes_of_failures_the_most_frequent_first()
     reports = [_failure(*each) for each in FAILURES]
     lines = Failures(COMMAND).summary([test for each in reports for test in verdicts_of(each)])
     assert lines == [
+        "1 failed clause about devices:",
+        "FAIL 1 clause: output has another dtype",
+        "  devices.current-device.set",
         "tests in the register pass; draft FILE --divergences REGISTER updates it:",
         "FAIL 1 clause: the recorded tests pass",
         "  comm.gather.always-new",
@@ -108,9 +111,6 @@ def test_the_end_of_a_run_lists_the_causes_of_failures_the_most_frequent_first()
         "torch.nn.parallel violates these, too:",
         "FAIL 1 clause: output is None",
         "  divergences.SG-4.scalars-are-copied (in another way)",
-        "1 failed clause about devices:",
-        "FAIL 1 clause: output has another dtype",
-        "  devices.current-device.set",
     ]
 
 

@@ -113,6 +113,13 @@ def test_a_required_function_that_is_missing_is_no_reason_to_skip(topology, monk
     assert find_missing(error, offered, "impl") is None
 
 
+def test_an_optional_function_that_is_wrong_is_not_offered_and_named(topology, monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
+    offered = find(topology)
+    assert not offered.offers("record-stream")
+    assert "devices.memory.record-stream" in {each.name for each in offered.broken}
+
+
 @pytest.mark.parametrize(
     ("module", "target", "expected"),
     [
