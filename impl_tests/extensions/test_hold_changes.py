@@ -126,12 +126,6 @@ def _step(state, kind, **options):
     optimizer.step()
 
 
-def _swap(state):
-    for parameter in state.parameters:
-        other = nn.Parameter(parameter + 1, parameter.requires_grad)
-        swap_tensors(parameter, other)
-
-
 def _load(state, *, assign):
     values = {
         name: value * 0.5 if value.is_floating_point() else value.clone()
@@ -209,11 +203,8 @@ def _toggle_parameter(state):
 
 
 def _other_class(state):
-    state.net.__class__ = type("Other", (type(state.net),), {"forward": _negated})
-
-
-def _negated(self, x):
-    return -Net.forward(self, x)
+    negated = {"forward": lambda net, x: -Net.forward(net, x)}
+    state.net.__class__ = type("Other", (type(state.net),), negated)
 
 
 def _can_be_copied(net):
@@ -264,7 +255,9 @@ CHANGES = {
     "transpose": _transpose,
     "set_": _each(_set_storage),
     "set_ of data": _each(lambda parameter: _set_storage(parameter.data)),
-    "swap_tensors": _swap,
+    "swap_tensors": _each(
+        lambda each: swap_tensors(each, nn.Parameter(each + 1, each.requires_grad))
+    ),
     "data": _each(lambda parameter: parameter.data.add_(1)),
     "dlpack": _each(lambda parameter: from_dlpack(parameter.detach()).mul_(0.5)),
     "load": lambda state: _load(state, assign=False),
