@@ -17,6 +17,7 @@ from torch.utils import _pytree
 
 from impl import DataParallel, SplitAlong, Whole, gather, scatter
 from spec_tests import checks
+from spec_tests.strategies.small_modules import Calls
 
 
 class Cache:
@@ -334,17 +335,11 @@ _pytree.register_pytree_node(
 )
 
 
-class Scaled(nn.Module):
-    def __init__(self, has_batch_size, has_device):
-        super().__init__()
-        self.linear = nn.Linear(2, 2)
-        self.has_batch_size, self.has_device = has_batch_size, has_device
-
-    def forward(self, value):
-        y = self.linear(value["x"])
-        batch_size = y.shape[:1] if self.has_batch_size else ()
-        device = y.device if self.has_device else None
-        return TensorDict({"x": value["x"], "y": y}, batch_size, value.labels, device)
+def scale(module, value):
+    y = module.linear(value["x"])
+    batch_size = y.shape[:1] if module.has_batch_size else ()
+    device = y.device if module.has_device else None
+    return TensorDict({"x": value["x"], "y": y}, batch_size, value.labels, device)
 
 
 @given(
@@ -367,7 +362,8 @@ def test_a_tensor_dict_is_split_and_joined_by_its_operators(
     topology, slots, rows, given_batch_size, has_batch_size, has_device, on_cpu
 ):
     devices = topology.take(slots)
-    net = Scaled(has_batch_size, has_device).to(devices[0])
+    options = {"has_batch_size": has_batch_size, "has_device": has_device}
+    net = Calls(scale, linear=nn.Linear(2, 2), **options).to(devices[0])
     x = torch.randn(rows, 2, device="cpu" if on_cpu else devices[0], requires_grad=True)
     labels = range(rows if given_batch_size and has_batch_size else 0)
     value = TensorDict({"x": x}, [rows] if given_batch_size else [], labels)

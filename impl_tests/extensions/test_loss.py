@@ -70,29 +70,18 @@ FORMS = {
 OUTPUTS = ["tensor", "dict", "dataclass", "UserDict", "named tuple"]
 
 
-class Reader(nn.Module):
-    """A layer whose input and output have a form."""
-
-    def __init__(self, input_form="tensor", output_form="tensor"):
-        super().__init__()
-        self.layer = nn.Linear(3, CLASSES)
-        self.input_form, self.output_form = input_form, output_form
-
-    def forward(self, value):
-        return FORMS[self.output_form].write(self.layer(FORMS[self.input_form].read(value)))
+def apply_layer(module, value):
+    """Apply a layer to an input of a form; return an output of a form."""
+    rows = FORMS[module.input_form].read(value)
+    return FORMS[module.output_form].write(module.layer(rows))
 
 
-class Distance(nn.Module):
-    """A criterion whose output and target have a form."""
-
-    def __init__(self, function, output_form="tensor", target_form="tensor"):
-        super().__init__()
-        self.function, self.forms = function, (output_form, target_form)
-        self.reduction = "mean"
-
-    def forward(self, *values):
-        output, target = (FORMS[name].read(x) for name, x in zip(self.forms, values, strict=True))
-        return self.function(output, target, reduction=self.reduction)
+def compare_rows(criterion, *values):
+    """Return the distance of an output and a target, each of a form."""
+    output, target = (
+        FORMS[name].read(value) for name, value in zip(criterion.forms, values, strict=True)
+    )
+    return criterion.distance(output, target, reduction=criterion.reduction)
 
 
 def without_markers(value):
@@ -152,8 +141,13 @@ def test_loss_and_gradients_of_containers(
     compare(
         topology,
         devices,
-        Reader(input_form, output_form),
-        Distance(function, output_form, target_form),
+        Calls(
+            apply_layer,
+            layer=nn.Linear(3, CLASSES),
+            input_form=input_form,
+            output_form=output_form,
+        ),
+        Calls(compare_rows, distance=function, forms=(output_form, target_form), reduction="mean"),
         FORMS[input_form].write(torch.rand(rows, 3)),
         FORMS[target_form].write(torch.rand(rows, CLASSES)),
         lambda criterion: setattr(criterion, "reduction", reduction),
