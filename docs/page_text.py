@@ -63,7 +63,8 @@ def write_pages() -> None:
         _write_page(page, title, f'[{source}]({{root}}{source} "include")')
     for chapter in clauses.CHAPTERS:
         link = f'[{chapter}]({{root}}spec_tests/SPECIFICATION.md#{chapter} "clauses: {chapter}")'
-        _write_page(f"specification/{chapter}", chapter, link)
+        terms = "[Terms](index.md#terms), such as *chunk*, *bucket* and *refused*."
+        _write_page(f"specification/{chapter}", chapter, f"{terms}\n\n{link}")
 
 
 def _write_page(page: str, title: str, link: str) -> None:

@@ -50,6 +50,12 @@ clause, *source* links a public thread, if there is one.
 * `N` is the extent of a tensor along the dimension to split, `k` the number of devices.
 * A **chunk** is the part of a tensor that one device gets. A **replica** is a copy of a module on
   one device.
+* A **bucket** is a group of tensors that are copied or added together, so that many small tensors
+  take one transfer. Copies and sums do not depend on the buckets. `reduce_add_coalesced` splits
+  the dense tensors of each list into buckets: tensors of one dtype, in their order, of at most
+  `buffer_size` bytes together; a larger tensor has a bucket of its own. The tensors of a bucket
+  are flattened and joined, so a size in an error is the number of elements of a bucket. A sparse
+  tensor is made dense if another list has a dense tensor at its position.
 * The chapter `devices` is about the devices, not the target: it states what programs over several
   devices rely on, and *source* lists back ends of PyTorch that violate a clause. A **feature** is
   a name for optional clauses.

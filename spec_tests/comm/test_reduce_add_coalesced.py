@@ -131,7 +131,12 @@ REFUSED = {
         (_reduce_to_first([PAIR, EMPTY], [PAIR, EMPTY_DOUBLE]), {}),
     ],
     "comm.reduce-add-coalesced.refuses-like-reduce-add": [
-        (_reduce_to_first([dense()] * 2, [dense(slot=None)] * 2), {"number": 1, "index": 1})
+        (_reduce_to_first([dense()] * 2, [dense(slot=None)] * 2), {"number": 1, "index": 1}),
+        # Addends are flattened before they are compared, so the text has numbers of elements.
+        (
+            _reduce_to_first([dense()], [dense((4, 1))]),
+            {"number": 2, "index": 1, "size": 4, "expected": 12},
+        ),
     ],
 }
 

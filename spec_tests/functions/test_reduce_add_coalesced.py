@@ -63,11 +63,11 @@ REFUSED = {
         (_reduce(*[dense()] * (3 + extra), count=3), {}) for extra in (1, 2)
     ],
     "functions.reduce-add-coalesced.refuses-like-comm": [
-        # Addends are flattened before they are compared, so the text has numbers of elements.
         (
             _reduce(dense(), dense((4, 1))),
             {"number": 1, "index": 1, "size": 4, "expected": 12},
-        )
+        ),
+        (_reduce(dense(), dense(slot=None)), {"number": 2, "index": 1}),
     ],
 }
 
