@@ -8,6 +8,7 @@ from spec_tests.machine import clauses, register, verdict_file
 from spec_tests.machine.input_files import RefusedError
 from spec_tests.machine.target import load_map
 from spec_tests.reporting import published_runs
+from spec_tests.reporting.tests import samples
 
 REGISTER = """
 lacks = ["comm"]
@@ -22,17 +23,13 @@ expects = ["output: strides"]
 """
 FAILURE = {"kind": "error", "facts": [["output", "values"]], "text": "d"}
 PUBLISHED_RUN = {
-    "run": {
-        **{"format": 2, "target": "t", "torch": "2", "accelerator": "sim", "command": "c"},
-        **{"date": "2026-01-01", "hardware": "sim"},
-    },
+    "run": {**samples.HEADER, "hardware": "sim"},
     "pass": {"comm": ["comm.a"]},
     "not-offered": {},
     "not-run": {"reason": ["comm.b"]},
     "tests": [{"clause": "comm.c", "test": "t", "verdict": "fail", "failure": FAILURE}],
 }
-HEADER = {key: PUBLISHED_RUN["run"][key] for key in PUBLISHED_RUN["run"] if key != "hardware"}
-HEADER_LINE = json.dumps({"run": HEADER})
+HEADER_LINE = json.dumps({"run": samples.HEADER})
 VERDICT_LINE = '{"test": "t", "verdict": "fail", "clause": "a.b"}'
 
 
