@@ -341,7 +341,7 @@ def _tensor_differences(
             yield Difference(path, Fact(place, name), text)
     if differing := _differing_elements(actual.values, expected.values, tolerance):
         texts = _describe_values(actual.values, expected.values, differing)
-        found, other = (shorten(each, _MAX_VALUE) for each in texts)
+        found, other = _shorten_both(*texts)
         fact = Fact(place, f"values{_relation(actual.values, expected.values)}")
         yield Difference(path, fact, f"{path} has values {found}, expected {other}")
 

@@ -84,6 +84,11 @@ TITLES = {
     ),
     "any text": (1, Raised("KeyError", ""), "output is 1, expected the error KeyError"),
     "values": (torch.zeros(24) + 1 / 3, torch.zeros(24), "output has values [0.33"),
+    "middle value": (
+        torch.arange(24.0),
+        torch.arange(24.0).index_fill(0, torch.tensor(12), 99),
+        "output has values … 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0",
+    ),
 }
 
 
