@@ -8,12 +8,7 @@ import torch
 from torch import nn
 
 from spec_tests import checks
-from spec_tests.checks.compile_backends import (
-    CountingBackend,
-    count_frames,
-    list_compiled_files,
-    reset_metrics,
-)
+from spec_tests.checks.compile_backends import CountingBackend
 from spec_tests.checks.training_step import flatten, train_step
 from spec_tests.cuda_stand_ins import STAND_INS
 from spec_tests.machine.clauses import clause
@@ -50,6 +45,23 @@ CALLS = {
     "functions.ReduceAddCoalesced.apply": lambda x, devices, module: (devices[0], 1, x, x),
 }
 Pair = namedtuple("Pair", ("left", "right"))
+
+
+def count_frames():
+    """Return the number of frames that torch.compile has traced since `reset_metrics`."""
+    return torch._dynamo.utils.counters["frames"]["total"]
+
+
+def list_compiled_files():
+    """Return the file of each frame that torch.compile has compiled since `reset_metrics`."""
+    found = torch._dynamo.utils.get_compilation_metrics()
+    return [str(metrics.co_filename) for metrics in found]
+
+
+def reset_metrics():
+    """Reset the results of `count_frames` and `list_compiled_files`."""
+    torch._dynamo.utils.counters.clear()
+    torch._dynamo.utils.clear_compilation_metrics()
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,7 @@
 """DataParallel of compiled modules. Replicas of the reference run no compiled code: RE-1."""
 
+import contextvars
+import threading
 import weakref
 
 import pytest
@@ -7,12 +9,7 @@ import torch
 from torch import nn
 
 from spec_tests import checks
-from spec_tests.checks.compile_backends import (
-    SETTING,
-    BarrierBackend,
-    CountingBackend,
-    GraphBreaking,
-)
+from spec_tests.checks.compile_backends import CountingBackend
 from spec_tests.checks.leaks import check_freed, disable_gc
 from spec_tests.checks.training_step import flatten, train_step
 from spec_tests.machine.clauses import clause
@@ -23,6 +20,10 @@ from spec_tests.strategies.supported_layers import computed
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf"
 )
+
+
+#: A context variable. A test sets it before backward and checks that backward sees the value.
+SETTING = contextvars.ContextVar("setting", default="nothing")
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +42,49 @@ class Layers(nn.Module):
 
     def forward(self, x):
         return self.last(self.first(x).tanh())
+
+
+class GraphBreaking(nn.Module):
+    """Two layers with a graph break between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.first(x)
+        torch._dynamo.graph_break()
+        return self.second(y)
+
+
+class BarrierBackend:
+    """A backend that makes the backward graphs of all devices wait for each other.
+
+    Each backward graph waits at a barrier, so backward times out unless the graphs run
+    concurrently. The barrier waits for one graph for each of ``device_count`` devices.
+    """
+
+    def __init__(self, device_count):
+        self.settings = []
+        self.barrier = threading.Barrier(device_count, timeout=60)
+
+    def __call__(self, graph, inputs):
+        from functorch.compile import make_boxed_func
+        from torch._dynamo.backends.common import aot_autograd  # The import takes seconds.
+
+        def compile_backward(graph, inputs):
+            return make_boxed_func(lambda *args: self.run_backward(graph, *args))
+
+        return aot_autograd(
+            fw_compiler=lambda graph, inputs: make_boxed_func(graph.forward),
+            bw_compiler=compile_backward,
+        )(graph, inputs)
+
+    def run_backward(self, graph, *args):
+        self.barrier.wait()
+        self.settings.append(SETTING.get())
+        return graph.forward(*args)
 
 
 def wrapped(target, topology, backend, compilation="torch.compile(m)", devices=2, module=Layers):
