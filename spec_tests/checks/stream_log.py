@@ -1,5 +1,7 @@
 """Records the streams on which a call makes copies, and the current streams and device."""
 
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +26,8 @@ _COPIES = frozenset(
 class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
     """Records, for each copy to a device inside the block, the current stream of that device.
 
+    Copies inside operators of other libraries, as of ``torch.library.custom_op``, are recorded.
+
     Args:
         pause: A function to call after the first copy.
         delay: Milliseconds of work to queue on the devices of each copy, before it.
@@ -42,6 +46,9 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        if (keys := _keys_of_parts(func, (args, kwargs))) is not None:
+            with self:  # A mode is disabled while it handles an operator.
+                return func.redispatch(keys, *args, **(kwargs or {}))
         is_copy = func.overloadpacket in _COPIES
         for device in _devices_of((args, kwargs)) if is_copy and self._delay else ():
             queue_work(device, self._delay)
@@ -52,6 +59,16 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
             if len(self.streams) == 1:
                 self._pause()
         return result
+
+
+def _keys_of_parts(func: Any, arguments: object) -> torch._C.DispatchKeySet | None:
+    """Return the dispatch keys that run the operators of which ``func`` consists, if it does."""
+    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
+    if not tensors or (func.namespace == "aten" and func.overloadpacket is not torch.ops.aten.to):
+        return None
+    keys = functools.reduce(operator.or_, map(torch._C._dispatch_keys, tensors))
+    # The mode is called after autograd.
+    return keys & torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.ADInplaceOrView)
 
 
 def _devices_of(value: object) -> list[torch.device]:
