@@ -27,8 +27,6 @@ from spec_tests.strategies.thread_state import (
     CHANGES,
     Autocast,
     ThreadState,
-    change_state,
-    device_and_states,
     thread_states,
     visible_state,
     visible_states,
@@ -68,6 +66,11 @@ def states_in_modules(target, topology, count):
     """Return the state that each of ``count`` modules sees."""
     modules = [Lambda(visible_state, device) for device in topology.take(count)]
     return run(target, topology, modules)
+
+
+def device_and_states(topology):
+    """Return the ordinal of the current device, and the states that are visible on all devices."""
+    return torch.accelerator.current_device_index(), visible_states(topology.devices)
 
 
 def read_shared_settings():
@@ -178,9 +181,9 @@ def test_modes_of_the_caller_reach_only_a_single_module(target, topology, mode, 
 @given(state=thread_states(), count=COUNTS)
 def test_a_call_leaves_the_callers_state_unchanged(target, topology, state, count):
     with state.entered(topology):
-        before = device_and_states(topology.devices)
+        before = device_and_states(topology)
         states_in_modules(target, topology, count)
-        checks.same(device_and_states(topology.devices), before)
+        checks.same(device_and_states(topology), before)
 
 
 @contextmanager
@@ -202,11 +205,7 @@ def test_the_callers_default_device_is_kept_when_modules_set_another(
         expected = torch.get_default_device()
         with torch.device(entered) if entered else nullcontext():
             inside = torch.get_default_device()
-            run(
-                target,
-                topology,
-                [Lambda(change_state, ["default device"], topology.device(1))] * 2,
-            )
+            run(target, topology, [Lambda(torch.set_default_device, topology.device(1))] * 2)
             assert torch.get_default_device() == inside
         assert torch.get_default_device() == expected
 
@@ -216,11 +215,17 @@ def test_the_callers_default_device_is_kept_when_modules_set_another(
 def test_the_caller_and_later_calls_do_not_see_state_changes_of_a_module(
     target, topology, changes, count, error
 ):
-    before = device_and_states(topology.devices)
+    def change_state():
+        for change in changes:
+            CHANGES[change](topology.device(1))
+        if error is not None:
+            raise error
+
+    before = device_and_states(topology)
     expected = states_in_modules(target, topology, count)
     with nullcontext() if error is None else pytest.raises(ValueError):
-        run(target, topology, [Lambda(change_state, changes, topology.device(1), error)] * count)
-    checks.same(device_and_states(topology.devices), before)
+        run(target, topology, [Lambda(change_state)] * count)
+    checks.same(device_and_states(topology), before)
     checks.same(states_in_modules(target, topology, count), expected)
 
 

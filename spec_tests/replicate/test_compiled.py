@@ -3,6 +3,8 @@
 The reference removes the parameters of the module, and its replicas run no compiled code.
 """
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from hypothesis import given
@@ -12,7 +14,8 @@ from spec_tests import checks
 from spec_tests.checks import replica_laws as laws
 from spec_tests.machine import profiles
 from spec_tests.machine.clauses import clause
-from spec_tests.strategies.compiled_modules import COMPILATIONS, CompiledNetwork
+from spec_tests.strategies.compiled_modules import COMPILATIONS
+from spec_tests.strategies.layers import seeded
 from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists
 from spec_tests.strategies.tensors import device_slots
@@ -31,6 +34,23 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf"
 )
 LINEAR = ModuleSpec((Layer("linear"),))
+
+
+@dataclass(frozen=True)
+class CompiledNetwork:
+    """A description of a network, a key of `COMPILATIONS`, and a backend of torch.compile."""
+
+    network: ModuleSpec
+    compilation: str
+    backend: str
+
+    def rows(self, *args, **kwargs):
+        return self.network.rows(*args, **kwargs)
+
+    def build(self, topology, slot=0):
+        torch.compiler.reset()
+        network = self.network.build(topology, slot)
+        return seeded(COMPILATIONS[self.compilation], network, self.backend)
 
 
 @pytest.fixture(autouse=True)

@@ -46,21 +46,15 @@ SCRIPT_MAKERS: Mapping[str, Callable[[nn.Module, Tensor], nn.Module]] = {
 
 
 @dataclass(frozen=True)
-class _Compiled:
-    """A description of a module that is made of a network."""
+class ScriptSpec:
+    """A description of a script module: its network, and one of the `SCRIPT_MAKERS`."""
 
     network: ModuleSpec
+    kind: str
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
         """Return the description of an input with ``count`` rows."""
         return self.network.rows(count, requires_grad=requires_grad, slot=slot)
-
-
-@dataclass(frozen=True)
-class ScriptSpec(_Compiled):
-    """A description of a script module: its network, and one of the `SCRIPT_MAKERS`."""
-
-    kind: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
         """Return a new module on device number ``slot``, or on the CPU if ``slot`` is None."""
@@ -135,26 +129,3 @@ COMPILATIONS: Mapping[str, Callable[[nn.Module, Backend], nn.Module]] = {
     "m.compile()": _compile_in_place,
     "a compiled child": _compile_child,
 }
-
-
-@dataclass(frozen=True)
-class CompiledNetwork(_Compiled):
-    """A description of a network that torch.compile compiles.
-
-    Args:
-        network: A description of the network.
-        compilation: How the network is compiled: a key of `COMPILATIONS`.
-        backend: The name of the backend of torch.compile.
-    """
-
-    compilation: str
-    backend: str
-
-    def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """Return the compiled network on device number ``slot``, or on the CPU if it is None."""
-        torch.compiler.reset()
-        compile_network = COMPILATIONS[self.compilation]
-        return seeded(compile_network, self.network.build(topology, slot), self.backend)
-
-    def __repr__(self) -> str:
-        return f"{self.compilation}, m = {self.network!r}, backend={self.backend!r}"

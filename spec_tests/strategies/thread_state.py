@@ -136,27 +136,6 @@ def visible_states(devices: Sequence[torch.device]) -> list[dict[str, object]]:
     return states
 
 
-def device_and_states(devices: Sequence[torch.device]) -> tuple[int, list[dict[str, object]]]:
-    """Return the ordinal of the current device, and the `visible_states` of ``devices``."""
-    return torch.accelerator.current_device_index(), visible_states(devices)
-
-
-def change_state(
-    changes: Collection[str], device: torch.device, error: Exception | None = None
-) -> None:
-    """Change the state of the calling thread, do not restore it, and raise ``error`` if given.
-
-    Args:
-        changes: Keys of `CHANGES`.
-        device: The argument of each change.
-        error: The exception.
-    """
-    for change in changes:
-        CHANGES[change](device)
-    if error is not None:
-        raise error
-
-
 def _enable_autocast(device: torch.device) -> None:
     torch.set_autocast_enabled(device.type, True)
     torch.set_autocast_dtype(device.type, torch.bfloat16)
