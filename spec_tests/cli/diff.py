@@ -81,8 +81,10 @@ def _shown(evidence: Evidence) -> str:
 def _kind(before: Evidence, after: Evidence) -> str:
     """Return the kind of a change; empty if there is none. `VERDICTS` has the worst one first."""
     old, new = before.verdict, after.verdict
-    if after.is_stale and not before.is_stale:
-        return REPAIRED
+    if after.is_stale:
+        return "" if before.is_stale else REPAIRED
+    if before.is_stale and new != "pass":  # The tests of the old run passed.
+        old = "pass"
     if old == new:
         keys = {each.failure.key for each in (before, after) if each.failure}
         return OTHERWISE if old != ABSENT and len(keys) == 2 else ""

@@ -69,11 +69,32 @@ def test_diff_tells_recorded_and_repaired_failures_from_changes_of_the_target():
     new = {"a.known": Evidence("known", failure=differs), "a.better": Evidence("pass")}
     new["a.fixed"] = Evidence("fail", failure=stale)
     new["a.lacking"] = Evidence("not-offered", declared="comm.scatter")
+    old["a.stale"], new["a.stale"] = (
+        Evidence(each, failure=stale) for each in ("fail", "not-run")
+    )
     assert diff.changes(old, new) == [
         ("repaired", "a.fixed", "known", "passes, still recorded"),
         ("improvement", "a.better", "known", "pass"),
         ("recorded", "a.known", "fail", "known"),
         ("recorded", "a.lacking", "fail", "not-offered"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kind"),
+    [
+        ("fail", "regression"),
+        ("known", "regression"),
+        ("not-run", "regression"),
+        ("pass", "improvement"),
+    ],
+)
+def test_a_clause_with_a_record_out_of_date_passed_in_the_old_run(verdict, kind):
+    stale = Failure("stale-record", (Fact("register", "stale"),), "remove it")
+    differs = Failure("differs", (Fact("output", "strides"),), "other strides")
+    after = Evidence(verdict, failure=None if verdict == "pass" else differs)
+    assert diff.changes({"a.fixed": Evidence("fail", failure=stale)}, {"a.fixed": after}) == [
+        (kind, "a.fixed", diff.LEFT, verdict)
     ]
 
 
