@@ -71,11 +71,6 @@ def check_freed(references: Sequence[weakref.ref[object]]) -> None:
     same(found, [], place="objects kept alive")
 
 
-def wait_for_thread_count(count: int) -> bool:
-    """Return whether the number of threads falls to ``count`` or less."""
-    return wait_until(lambda: threading.active_count() <= count)
-
-
 def leaked_objects(call: Call, target: Target, topology: Topology) -> list[str]:
     """Return the paths of arguments and results that are alive after the call.
 

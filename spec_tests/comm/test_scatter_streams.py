@@ -9,9 +9,23 @@ from spec_tests import checks
 from spec_tests.checks.refusals import refused
 from spec_tests.checks.stream_log import current_device_and_streams, streams_of
 from spec_tests.machine.clauses import clause, error_of
-from spec_tests.strategies.calls import DeviceAt, KeywordCall, StreamAt, StreamedCall
+from spec_tests.strategies.calls import DeviceAt, KeywordCall, StreamAt
 from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.tensors import counting
+
+
+class StreamedCall(KeywordCall):
+    """A call whose streams wait for the current streams. After it, the host waits for them."""
+
+    def run(self, target, inputs):
+        streams = [stream for stream in inputs["streams"] if stream is not None]
+        for stream in streams:
+            stream.wait_stream(torch.accelerator.current_stream(stream.device))
+        try:
+            return super().run(target, inputs)
+        finally:
+            for stream in streams:
+                stream.synchronize()
 
 
 @clause("comm.scatter.streams-same-chunks")

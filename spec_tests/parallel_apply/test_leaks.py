@@ -13,7 +13,7 @@ from spec_tests.checks.leaks import (
     check_freed,
     disable_gc,
     silence_thread_errors,
-    wait_for_thread_count,
+    wait_until,
 )
 from spec_tests.machine.clauses import clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
@@ -96,7 +96,7 @@ def test_calls_do_not_accumulate_threads(target, topology, counts):
     before = threading.active_count()
     for count in counts:
         run(target, topology, [Lambda(int)] * count)
-    assert wait_for_thread_count(before)
+    assert wait_until(lambda: threading.active_count() <= before)
 
 
 @clause("parallel_apply.leftovers.threads")
@@ -106,4 +106,4 @@ def test_failing_calls_do_not_accumulate_threads(target, topology, call):
     before = threading.active_count()
     with silence_thread_errors():
         error_and_module(call, target, topology)
-    assert wait_for_thread_count(before)
+    assert wait_until(lambda: threading.active_count() <= before)

@@ -207,26 +207,6 @@ class KeywordCall:
 
 
 @dataclass(frozen=True)
-class StreamedCall(KeywordCall):
-    """A call with the argument ``streams``. `run` synchronizes these streams."""
-
-    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return the result of the function.
-
-        Before the call, ``streams`` wait for the current streams. After the call, the host waits
-        for ``streams``.
-        """
-        streams = [stream for stream in inputs["streams"] if stream is not None]
-        for stream in streams:
-            stream.wait_stream(torch.accelerator.current_stream(stream.device))
-        try:
-            return super().run(target, inputs)
-        finally:
-            for stream in streams:
-                stream.synchronize()
-
-
-@dataclass(frozen=True)
 class ApplyCall:
     """A call of the method ``apply`` of an autograd Function.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 from torch.masked import masked_tensor
 
 from spec_tests.machine.capabilities import empty_sizes
@@ -93,23 +93,6 @@ def sum_of_squares(chunk: Any) -> Tensor:
     if chunk.is_nested:
         return torch.as_tensor(squares.values().sum())
     return torch.as_tensor(squares.sum().get_data())
-
-
-class SequenceSum(nn.Module):
-    """A module with a linear layer. It sums over each nested sequence; masked elements are 0."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(2, 3)
-
-    def forward(self, x: Any) -> Tensor:
-        """Return one row for each sequence of a nested tensor or each row of a MaskedTensor."""
-        rows = (
-            self.layer(x).to_padded_tensor(0.0).sum(1)
-            if x.is_nested
-            else self.layer(x.to_tensor(0.0))
-        )
-        return torch.as_tensor(rows)
 
 
 def jagged_specs(
