@@ -13,6 +13,7 @@ the exit status.
 """
 
 import argparse
+import signal
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -138,4 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    if hasattr(
+        signal, "SIGPIPE"
+    ):  # End quietly if the reader of the output, such as `head`, ends.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

@@ -1,6 +1,9 @@
 """`bench.compare` compares the ratios of a saved run with those of another run."""
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -79,6 +82,15 @@ def test_the_status_is_3_if_the_run_before_lacks_all_rows(save, capsys):
     new, old = save("new.json", 2.0), save("old.json", 2.0, "other")
     assert compare.main([str(new), "--before", str(old)]) == compare.NOTHING_JUDGED
     assert "judged 0 of 1 rows" in capsys.readouterr().out
+
+
+def test_a_closed_pipe_ends_it_quietly(save):
+    command = [sys.executable, "-u", "-m", "bench.compare", save("run.json", 2.0)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()
+    with process:
+        assert process.stderr.read() == ""
+    assert process.returncode == -signal.SIGPIPE
 
 
 @pytest.mark.parametrize(("count", "end"), [(1, "0"), (5, "3, 4"), (6, "3, 4, ...")])
