@@ -193,8 +193,8 @@ def _add_doctor_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FEATURE",
-        help="switch off this feature of the simulator first, to see what doctor prints; "
-        "repeatable; an unknown name prints the names",
+        help="switch off this feature of the simulator first, all: all optional ones, to see what "
+        "doctor prints; repeatable; an unknown name prints the names",
     )
     parser.add_argument(
         "--fault",

@@ -185,10 +185,6 @@ def _parse_ordinals(device_ids: str | None, count: int) -> tuple[int, ...]:
     return ordinals
 
 
-#: The value of ``--without`` that names all optional features of the simulator.
-ALL = "all"
-
-
 def inject(config: pytest.Config, topology: Topology) -> None:
     """Inject the fault that ``--fault`` names. It stays until the run ends.
 
@@ -224,7 +220,7 @@ def switch_off(config: pytest.Config) -> None:
     if not names or kind != "sim":
         return
     try:
-        simulator.switch_off(simulator.FEATURES if ALL in names else names)
+        simulator.switch_off(names)
     except ValueError as error:
         raise pytest.UsageError(f"--without: {error}") from None
 

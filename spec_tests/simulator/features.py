@@ -19,7 +19,8 @@ FEATURES = {
     _AUTOCAST: "torch.autocast",
     "kept-parameters": "module.to() keeps the Parameter objects; without it, it creates new ones",
 }
-
+#: The name of all features in `switch_off`.
+ALL = "all"
 #: Environment variable: the missing features, separated by commas. Child processes inherit it.
 _VARIABLE = "SIM_MISSING_FEATURES"
 
@@ -31,18 +32,18 @@ def missing() -> tuple[str, ...]:
 
 
 def switch_off(names: Iterable[str]) -> None:
-    """Switch off the features ``names`` in this process and its child processes.
+    """Switch off the features ``names``, or `ALL`, in this process and its child processes.
 
     All other features are switched on. Call this function before the first use of a device.
 
     Raises:
-        ValueError: A name is not one of ``FEATURES``.
+        ValueError: A name is not one of ``FEATURES``, and not `ALL`.
     """
     names = tuple(dict.fromkeys(names))
-    unknown = [name for name in names if name not in FEATURES]
+    unknown = [name for name in names if name not in (*FEATURES, ALL)]
     if unknown:
         raise ValueError(f"sim has no feature {unknown[0]!r}; it has {', '.join(FEATURES)}")
-    os.environ[_VARIABLE] = ",".join(names)
+    os.environ[_VARIABLE] = ",".join(FEATURES if ALL in names else names)
 
 
 def remove(names: Collection[str]) -> None:

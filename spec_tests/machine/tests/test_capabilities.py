@@ -176,6 +176,13 @@ def test_doctor_shows_a_fault_of_the_devices(doctor):
     assert printed.splitlines()[-1] == f"violated: {counts}; exit status 1"
 
 
+def test_doctor_switches_all_features_of_the_simulator_off(doctor, monkeypatch):
+    monkeypatch.setenv("SIM_MISSING_FEATURES", "")
+    status, printed = doctor("--without=all")
+    assert simulator.missing() == (*simulator.FEATURES,)
+    assert printed.splitlines()[-1].endswith(f"exit status {status}")
+
+
 def test_doctor_prints_one_line_about_devices_that_do_not_work(doctor):
     status, printed = doctor("--fault=no-memory")
     number = len(capabilities.device_clauses())
