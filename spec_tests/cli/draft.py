@@ -20,6 +20,7 @@ _DRAFTED = """\
 # Not examined: a line for each test. To explain one, make it a table [[divergence]] with
 # `observed` and `reason`.
 """
+_EMPTY = "# There are no records: no failure of the runs needs one.\n"
 #: The least number of examples a test with which no warning is printed.
 FEW_EXAMPLES = 10
 #: The length of a line of a register.
@@ -108,7 +109,8 @@ def draft(
         if re.fullmatch(r"X-\d+", entry["id"])
     )
     left["drafted"] += _make_records(new, named, kind, 1 + max(numbers, default=0))
-    return _format_register({**({"lacks": lacks} if lacks else {}), **tables, **left})
+    text = _format_register({**({"lacks": lacks} if lacks else {}), **tables, **left})
+    return text if any(left.values()) else f"{text}{_EMPTY}"
 
 
 def _is_stale(test: TestVerdict) -> bool:

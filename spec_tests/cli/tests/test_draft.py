@@ -95,6 +95,17 @@ def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(
     assert len(tomllib.loads(draft(tests))["drafted"]) == 1
 
 
+def test_a_draft_without_records_says_so(old_register):
+    old_register.write_text(OLD_REGISTER[: OLD_REGISTER.index("\n")])
+    passing = [verdict("one")]
+    for path, first in ((None, []), (old_register, ['lacks = ["replicate"]'])):
+        text = draft(passing, register_file=path, suite=old_register.parent)
+        *tables, last = text.splitlines()
+        assert tables == first
+        assert last == "# There are no records: no failure of the runs needs one."
+    assert "There are no records" not in draft([verdict("one", "x")])
+
+
 def test_a_draft_moves_a_test_that_fails_otherwise_to_a_new_record(old_register, capsys):
     tests = [
         replace(verdict("one[1]", "x"), verdict="known"),
