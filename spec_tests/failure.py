@@ -138,7 +138,7 @@ class Failure:
     def is_expected(self, expects: Sequence[str]) -> bool:
         """Return whether a record that ``expects`` facts expects all facts of the failure.
 
-        The text of an error may be a part of the text in the fact.
+        The text of an error may be a part of the text in the fact, or of the printed text.
         """
         return bool(self.facts) and all(
             fact in expects or any(_is_error_with(fact, entry) for entry in expects)
@@ -323,7 +323,8 @@ def _is_error_with(fact: str, expected: str) -> bool:
     """Return whether a fact is about an error of the class and with the text in ``expected``."""
     place, _, rest = expected.partition(": ")
     name, _, part = rest.partition(": ")
-    return bool(part) and fact.startswith(f"{place}: {name}: ") and part in fact
+    is_of_class = bool(part) and fact.startswith(f"{place}: {name}: ")
+    return is_of_class and (part in fact or (_without_drawn(part) or "…") in fact)
 
 
 def show(value: object) -> str:

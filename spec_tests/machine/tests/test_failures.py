@@ -52,6 +52,23 @@ def test_the_fact_of_an_error_has_no_drawn_numbers(text, said):
     assert (found.kind, found.fact_texts) == ("error", [f"error: ValueError: {said}"])
 
 
+@pytest.mark.parametrize(
+    ("text", "entry", "is_expected"),
+    [
+        ("input 1 has invalid size: got 4x1", "input 1 has invalid size", True),
+        ("input 1 has invalid size: got 4x1", "has invalid size: got 4x1", True),
+        ("input 1 has invalid size: got 4x1", "invalid", True),
+        ("input 1 has invalid size: got 4x1", "input 1 has invalid shape", False),
+        ("3", "3", True),
+        ("row", "3", False),
+    ],
+)
+def test_a_record_expects_an_error_by_a_part_of_its_printed_text(text, entry, is_expected):
+    found = failure.of_exception(ValueError(text))
+    assert found.is_expected([f"error: ValueError: {entry}"]) is is_expected
+    assert not found.is_expected([f"error: KeyError: {entry}"])
+
+
 def test_no_record_expects_a_failure_without_facts():
     assert not Failure("error", (), "text").is_expected(["error: ValueError: text"])
 
