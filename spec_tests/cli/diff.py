@@ -16,6 +16,8 @@ OTHERWISE = "fails otherwise"
 LEFT = "passes, still recorded"
 #: A failure that the register of the new run records or declares, and a record out of date.
 RECORDED, REPAIRED = "recorded", "repaired"
+#: The number of recorded failures that are listed. If there are more, they are counted.
+MAX_RECORDED = 5
 
 
 def main(options: argparse.Namespace) -> int:
@@ -36,15 +38,18 @@ def main(options: argparse.Namespace) -> int:
     listed = f"listed in {options.to}" if options.to else "--to FILE lists them"
     gone = [each for each in changed if each[0] == GONE]
     passing = [each for each in changed if each[0] == APPEARED and each[-1] == "pass"]
+    recorded = [each for each in changed if each[0] == RECORDED]
+    counted_only = [*gone, *passing, *(recorded if len(recorded) > MAX_RECORDED else [])]
     for each in changed:
-        if each not in gone and each not in passing:
+        if each not in counted_only:
             kind, name, before, after = each
             print(f"{kind:<15} {before:>11} -> {after:<11} {name}")
     for kind, counted, text in (
+        (RECORDED, recorded, "whose failures the register of the new run has"),
         (APPEARED, passing, "with the verdict pass that the old run does not decide"),
         (GONE, gone, "that the new run does not decide"),
     ):
-        if counted:
+        if counted and counted[0] in counted_only:
             print(f"{kind:<15} {clauses.format_count(len(counted))} {text} ({listed})")
     count = sum(kind == REGRESSION for kind, *_ in changed)
     others, number = len(changed) - count - len(gone) - len(passing), len(new.verdicts)

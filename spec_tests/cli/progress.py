@@ -36,7 +36,7 @@ class RunMonitor:
         self._errors: list[str] = []
         self._chosen: list[str] = []
         # The session has another one.
-        self._recorder = Recorder(None, {}, resume=False, metadata=dict)
+        self._recorder = Recorder(None, {}, resume=None, metadata=dict)
         # While a test runs, pytest captures the standard output.
         self._stdout = os.dup(1)
 

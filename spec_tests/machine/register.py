@@ -25,6 +25,7 @@ from spec_tests.failure import SUITE, Failure
 from spec_tests.machine import clauses, input_files
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.target import PARTS, REFERENCE, Target
+from spec_tests.machine.verdicts import TestVerdict
 
 FOLDER = SUITE / "registers"
 #: The keys of the records that apply to a test, and of the names that a run's register declares.
@@ -267,6 +268,30 @@ def assign_records(
     for test in sorted(unused.keys() - collected):
         if whole or (all_cases and without_parameters(test) in collected):
             raise unused[test]
+
+
+def keeps(records: Iterable[Divergence], lacks: Collection[str], test: TestVerdict) -> bool:
+    """Return whether a verdict of a former run is also that of a run with this register.
+
+    A failure that a record names, but does not expect, shows the record, so it is not kept.
+    """
+    _, prefix, inside = test.test.partition(f"{SUITE.name}/")
+    name = inside if prefix else test.test
+    names = {name, without_parameters(name)}
+    naming = [
+        each for each in records if not names.isdisjoint(each.tests) and each.applies_to(name)
+    ]
+    failure = test.failure
+    if test.declared:
+        return test.declared in lacks
+    if test.verdict == "pass" or (failure is not None and failure.is_stale):
+        return bool(naming) == (test.verdict != "pass")
+    if test.verdict == "not-run" or failure is None:
+        return True
+    if test.verdict == "known":
+        return any(failure.is_expected(record.expects) for record in naming)
+    is_declared = failure.kind == "not-offered" and failure.facts[0].name in lacks
+    return not naming and not is_declared
 
 
 def name_of(item: pytest.Item, root: Path) -> str:

@@ -6,6 +6,7 @@ import platform
 import re
 import signal
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,16 @@ from spec_tests.machine.fixtures import (
     register_of,
     topology_of,
 )
-from spec_tests.machine.options import NO_REFERENCE, command, map_options, mapping_of, target_of
+from spec_tests.machine.options import (
+    NO_REFERENCE,
+    command,
+    map_options,
+    mapping_of,
+    suite_of,
+    target_of,
+)
 from spec_tests.machine.target import REFERENCE, require_target
+from spec_tests.machine.verdicts import TestVerdict
 
 #: Filters of warnings. A warning that no filter ignores is an error.
 _WARNINGS = (
@@ -57,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
         recorder = verdict_file.Recorder(
             None if file is None else Path(file),
             clauses.of_run(config),
-            resume=config.getoption("--resume"),
+            resume=_keeps_verdict(config) if config.getoption("--resume") else None,
             metadata=lambda: _metadata(config, topology_of(config)),
         )
         config.pluginmanager.register(recorder, "recorder")
@@ -85,6 +94,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [
         " ".join([f"target: {target_of(config)}", *map_options(config)]),
         *([f"register: {path}"] if (path := register_of(config)) else []),
+        *_run_again(config),
         f"reference: {f'{NO_REFERENCE}, because {reason}' if reason else REFERENCE}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",
@@ -94,6 +104,23 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"torch: {torch.__version__}",
         f"python: {process_state.python_version()}",
     ]
+
+
+def _keeps_verdict(config: pytest.Config) -> Callable[[TestVerdict], bool]:
+    """Return a function that returns whether the register leaves a verdict as it is."""
+    path = register_of(config)
+    if path is None:
+        return lambda test: register.keeps([], [], test)
+    records = register.load(path, folder=suite_of(config) / "registers")
+    lacks = register.load_lacks(path)
+    return lambda test: register.keeps(records, lacks, test)
+
+
+def _run_again(config: pytest.Config) -> list[str]:
+    """Return a line if a resumed run runs tests again."""
+    recorder: Any = config.pluginmanager.get_plugin("recorder")
+    count = len(recorder.outdated) if recorder else 0  # A worker has none.
+    return [f"tests that run again, because the register has changed: {count}"] if count else []
 
 
 def device_faults(config: pytest.Config) -> list[str]:

@@ -4,6 +4,7 @@ A file of verdicts has one JSON object on each line. The first line holds ``run`
 the run, with the number of its tests in ``collected``. Each other line has the fields of a
 `TestVerdict`. A line is written as soon as the test has ended, so that an interrupted run can be
 resumed. The first verdict makes the file. The last line of an interrupted run is `INTERRUPTED`.
+A resumed run removes the lines of the tests that it runs again.
 """
 
 import json
@@ -107,11 +108,12 @@ class Recorder:
     Args:
         path: The file to write; None for no file.
         specification: The clauses of the suite by id.
-        resume: Whether to continue the file of an interrupted run.
+        resume: Whether the file keeps a verdict of a former run; None for a new file.
         metadata: Returns the metadata of the run for the first line of the file.
 
     Attributes:
-        resumed_tests: The tests of the interrupted run that this run resumes.
+        resumed_tests: The tests of a former run whose verdicts the file keeps.
+        outdated: The other tests of that run.
         tests: Those tests, and the tests of this run so far.
         collected: The number of tests of this run.
     """
@@ -121,11 +123,13 @@ class Recorder:
         path: Path | None,
         specification: Mapping[str, Clause],
         *,
-        resume: bool,
+        resume: Callable[[TestVerdict], bool] | None,
         metadata: Callable[[], dict[str, Any]],
     ) -> None:
         self._path, self._specification, self._metadata = path, specification, metadata
-        self.resumed_tests = read(path) if resume and path is not None else []
+        former = read(path) if resume and path is not None else []
+        self.outdated = {test.test for test in former if resume and not resume(test)}
+        self.resumed_tests = [test for test in former if test.test not in self.outdated]
         self.tests: list[TestVerdict] = []
         self._worst: dict[str, TestVerdict] = {}
         for test in self.resumed_tests:
@@ -148,7 +152,7 @@ class Recorder:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Refuse to resume a run of another target, suite or release, or on other devices."""
-        if not self.resumed_tests or self._path is None:
+        if not (self.resumed_tests or self.outdated) or self._path is None:
             return
         now = self._metadata()
         for before in _read_lines(self._path)[0]:
@@ -180,7 +184,11 @@ class Recorder:
 
     def _open_file(self, path: Path) -> TextIO:
         """Append if the run is resumed; otherwise overwrite the file, and write the header."""
-        if self.resumed_tests:
+        if self.outdated:
+            lines = filter(None, input_files.read_text(path).split("\n"))
+            kept = (line for line in lines if json.loads(line).get("test") not in self.outdated)
+            input_files.write(path, "".join(f"{line}\n" for line in kept))
+        if self.resumed_tests or self.outdated:
             return path.open("a", encoding="utf-8")
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w", encoding="utf-8")

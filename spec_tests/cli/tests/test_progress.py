@@ -137,7 +137,7 @@ def test_the_command_of_a_failure_selects_the_clause_that_fails_and_the_test():
 def test_a_test_that_ends_its_process_in_a_setup_fails_the_run():
     report = pytest.TestReport("a.py::test_it", ("t", 0, "t"), {}, "failed", None, "???")
     judge.add_failure(report, judge.PROCESS_ENDED, SPECIFICATION)
-    log = verdict_file.Recorder(None, SPECIFICATION, resume=False, metadata=dict)
+    log = verdict_file.Recorder(None, SPECIFICATION, resume=None, metadata=dict)
     log.pytest_runtest_logreport(_test_report("passed", "a.py::test_other", ONE))
     log.pytest_runtest_logreport(report)
     plugins = SimpleNamespace(get_plugin=lambda name: log)

@@ -98,6 +98,22 @@ def test_a_clause_with_a_record_out_of_date_passed_in_the_old_run(verdict, kind)
     ]
 
 
+@pytest.mark.parametrize(("count", "lines"), [(5, 5), (6, 1)])
+def test_diff_counts_many_recorded_failures(tmp_path, monkeypatch, capsys, count, lines):
+    monkeypatch.chdir(tmp_path)
+    for name, verdict in (("old", "fail"), ("new", "known")):
+        found = {f"a.n{number}": verdict for number in range(count)}
+        samples.write_verdicts(Path(name), found, version="")
+    assert main(["diff", "old", "new"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("\nrecorded ") == lines
+    counted = (
+        f"recorded        {count} clauses whose failures the register of the new run has (--to"
+    )
+    assert (counted in printed) == (lines == 1)
+    assert f"0 regressions, {count} other changes" in printed
+
+
 def test_report_writes_a_summary_and_a_badge(saved_runs):
     _, new = saved_runs
     assert main(["report", new, "--summary", "summary.md", "--badge", "badge.json"]) == 0

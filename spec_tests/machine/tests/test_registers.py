@@ -25,6 +25,7 @@ def record(fact="assert: False", versions="torch>=2.11", test="test_one"):
 NAME = "comm.nccl"
 MISSING_NAME = f"target.{NAME}"
 PASSING = TWO_TESTS.format(one="True", two="pass")
+FAILING = TWO_TESTS.format(one="False", two="pass")
 ONE_MISSING = TWO_TESTS.format(one=MISSING_NAME, two="pass")
 TWO_MISSING = TWO_TESTS.format(one=MISSING_NAME, two=MISSING_NAME)
 #: A suite with a test of several cases, and another test.
@@ -224,6 +225,33 @@ def test_a_resumed_run_lists_clauses_declared_in_the_former_run(run_with_registe
     result, _ = run_with_register(ONE_MISSING, lacks, "--resume")
     assert result.ret == OK
     assert f"{DECLARED}1 clause ({NAME})" in result.stdout.str()
+
+
+#: For each case: a suite, the registers of a run and of the run that resumes it, and whether this
+#: one runs the failing test again.
+CHANGED = {
+    "the-same": (FAILING, record(), record(), False),
+    "added": (FAILING, "", record(), True),
+    "removed": (FAILING, record(), "", True),
+    "other-facts": (FAILING, record(), record("assert: None"), True),
+    "stale-removed": (PASSING, record(), "", True),
+    "stale": (PASSING, record(), record(), False),
+    "added-of-a-passing-test": (PASSING, "", record(), True),
+    "declared": (ONE_MISSING, "", f'lacks = ["{NAME}"]', True),
+    "no-longer-declared": (ONE_MISSING, f'lacks = ["{NAME}"]', "", True),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_a_resumed_run_has_the_verdicts_of_its_own_register(run_with_register, case):
+    body, before, after, is_run_again = CHANGED[case]
+    run_with_register(body, before)
+    result, found = run_with_register(body, after, "--resume")
+    text = "tests that run again, because the register has changed: 1"
+    assert (text in result.stdout.str()) == is_run_again
+    assert ("no test was run" in result.stdout.str()) != is_run_again
+    whole, expected = run_with_register(body, after)
+    assert (found, result.ret) == (expected, whole.ret)
 
 
 @pytest.mark.parametrize("path", REGISTERS, ids=lambda path: path.stem)
