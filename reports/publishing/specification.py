@@ -65,6 +65,7 @@ clause, *source* links a public thread, if there is one.
   a part of the text, if the rest depends on the devices, on Python or on the release of PyTorch,
   as for sparse tensors. They also accept every text with the part that the clause names, if the
   clause says that the text *contains* it, or if the reference violates the clause.
+* A **note** after a statement is a rule that its tests check, too, such as strides.
 * Fixed texts of errors follow a statement after **raises**. `…` stands for any text, a name in
   braces for a value, such as `{{dim}}`, and `{{KIND}}` for the device type in capital letters.
 

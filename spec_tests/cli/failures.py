@@ -33,7 +33,7 @@ class Failures:
     def __init__(self, command: str = "") -> None:
         self.command = command
         self._programs: Counter[str] = Counter()
-        self._statements = {name: clause.says for name, clause in clauses.load().items()}
+        self._statements = {name: clause.noted for name, clause in clauses.load().items()}
         self._violated = register.violated_by_reference()
         self._shown: set[tuple[str, ...]] = set()
         #: For each clause, the command that repeats its first failure.

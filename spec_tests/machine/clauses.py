@@ -71,6 +71,7 @@ class Clause:
         users: For a clause about devices: the software that needs it, and why.
         seen: Links to public threads about back ends that violate the clause, or names of such
             back ends.
+        note: A rule that tests of the clause check, and that the statement does not name.
         facts: The facts that the clause is about, such as ``strides``, ``gradient`` (all facts
             about gradients) or ``input: values``; see `judge.violated_by`.
         raises: The errors that tests of the clause expect, such as ``IndexError: list index out
@@ -85,6 +86,7 @@ class Clause:
     feature: str = ""
     users: str = ""
     seen: tuple[str, ...] = ()
+    note: str = ""
     facts: tuple[str, ...] = ()
     raises: tuple[str, ...] = ()
     folder: str = ""
@@ -118,10 +120,15 @@ class Clause:
 
     @property
     def statement(self) -> str:
-        """The statement with feature and users, as the pages show it."""
+        """The statement with note, feature and users, as the pages show it."""
         notes = [f"feature `{self.feature}`"] if self.feature else []
         notes += [f"used by {self.users}"] if self.users else []
-        return f"{self.says} ({'; '.join(notes)})" if notes else self.says
+        return f"{self.noted} ({'; '.join(notes)})" if notes else self.noted
+
+    @property
+    def noted(self) -> str:
+        """The statement with its note, as failures show it."""
+        return f"{self.says} (note: {self.note})" if self.note else self.says
 
     def is_named_by(self, name: str) -> bool:
         """Return whether ``name`` is the chapter, the id, or whole words of its beginning."""

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from spec_tests import checks
 from spec_tests.checks.threads import call_in_thread
 from spec_tests.machine.clauses import clause
-from spec_tests.strategies.calls import KeywordCall
+from spec_tests.strategies.calls import KeywordCall, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.deep_nesting import nest
 from spec_tests.strategies.parallel_apply import ANY_VALUES
@@ -36,5 +36,10 @@ def test_get_a_var_raises_recursion_error_for_a_recursive_list(target):
 def test_get_a_var_returns_the_first_tensor(target, baselines, topology, value):
     call = KeywordCall("parallel_apply.get_a_var", {"obj": value})
     checks.agree(call, target, baselines, topology)
-    key = torch.zeros(1)  # A key comes before its value.
-    assert target.parallel_apply.get_a_var({key: call.inputs(topology)["obj"]}) is key
+
+
+@clause("parallel_apply.get-a-var")
+@pytest.mark.parametrize("value", [dense((1,)), None], ids=["tensor", "None"])
+def test_a_key_of_a_dictionary_comes_before_its_value(target, topology, value):
+    key = torch.zeros(1)
+    assert target.parallel_apply.get_a_var({key: build(value, topology)}) is key
