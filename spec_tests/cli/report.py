@@ -58,7 +58,7 @@ def as_markdown(run: Run) -> str:
     for title, groups in causes_by_title(run.evidence, run.violated_by_reference).items():
         lines = (f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups)
         causes += ["", title, "", *lines]
-    notes = filter(None, (run.about.get("incomplete"), run.conclusion.note))
+    notes = filter(None, (run.about.get("incomplete"), *run.conclusion.notes))
     head = [f"# {escape(run.label)}", "", run.conclusion.claim, *notes, ""]
     return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), *causes, ""])
 

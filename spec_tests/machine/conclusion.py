@@ -25,13 +25,14 @@ class Conclusion(NamedTuple):
             target lacks, is not decided.
         text: How many clauses the run has decided, and how many the target violates.
         decided: How many clauses about the target the run has decided, as in ``text``.
-        note: Why a whole run has decided fewer clauses than the suite has; empty for another run.
+        notes: Why a whole run has decided fewer clauses than the suite has, and the known clauses
+            that torch.nn.parallel passes; empty for another run.
     """
 
     word: str
     text: str
     decided: str
-    note: str
+    notes: tuple[str, ...]
 
     @property
     def claim(self) -> str:
@@ -66,31 +67,32 @@ def conclude(
         f"{len(specification) - len(members)} of the {len(specification)} clauses are about "
         f"devices; of the other {len(members)}, {counts['not-run']} are not-run, and "
         f"{counts['not-offered']} need a name that the target lacks"
-        if is_whole
-        else ""
     )
+    notes = (note,) if is_whole else ()
     if suite not in (None, clauses.suite_version(specification)):
         text = f"the run is of another suite, {suite}"
-        return Conclusion("is not decided", text, count, note)
+        return Conclusion("is not decided", text, count, notes)
     if not is_whole:
-        return Conclusion("is not decided", text, count, note)
+        return Conclusion("is not decided", text, count, notes)
     out_of_date = {name for name in members if evidence[name].is_stale}
     violated = {name for name in members if verdicts[name] in _VIOLATED} - out_of_date
     first = violated - register.violated_by_reference(torch)
     # A failure of one clause may leave others undecided.
     if decided * 10 < len(members) * 9 and not any(verdicts[name] == "fail" for name in first):
-        return Conclusion("is not decided", text, count, note)
+        return Conclusion("is not decided", text, count, notes)
     if not violated and not out_of_date:
-        return Conclusion("conforms", text, count, note)
+        return Conclusion("conforms", text, count, notes)
     counts["fail"] -= len(out_of_date)
     parts = [f"{counts[each]} {each}" for each in _VIOLATED if counts[each]]
     parts += [f"{len(out_of_date)} with records that are out of date"] if out_of_date else []
     text += f"; {', '.join(parts)}"
     if not first and not out_of_date:
-        return Conclusion(AS_REFERENCE, text, count, note)
+        return Conclusion(AS_REFERENCE, text, count, notes)
     if first:
         text += f"; {REFERENCE} passes {len(first)} of the {len(violated)} violated clauses"
-    return Conclusion("does not conform", text, count, note)
+        known = sorted(name for name in first if verdicts[name] == "known")
+        notes += (f"known clauses that {REFERENCE} passes: {', '.join(known)}",) if known else ()
+    return Conclusion("does not conform", text, count, notes)
 
 
 def count_by_chapter(
@@ -153,4 +155,4 @@ def summary_lines(
         for chapter in left_out
         if chapter in chapters
     ]
-    return [*lines, *filter(None, (conclusion.claim, conclusion.note))]
+    return [*lines, conclusion.claim, *conclusion.notes]

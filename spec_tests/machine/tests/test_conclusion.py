@@ -43,16 +43,17 @@ def test_only_a_whole_run_without_failures_of_the_target_conforms(changed, claim
 def test_failures_of_records_that_are_out_of_date_are_counted_apart():
     other, third = ABOUT_TARGET[1:3]
     found = dict.fromkeys(SPECIFICATION, Evidence("pass"))
-    found |= {ONE: Evidence("known"), other: Evidence("fail")}
+    found |= {ONE: Evidence("known"), other: Evidence("fail"), min(VIOLATED): Evidence("known")}
     found[third] = Evidence("fail", failure=Failure("stale-record", (), "remove it"))
     conclusion = conclude(found, SPECIFICATION)
     claim = conclusion.claim
     lines = summary_lines(found, SPECIFICATION, conclusion)
+    assert lines[-1] == f"known clauses that torch.nn.parallel passes: {ONE}"
     assert f"        fail  {third}: recorded, but the tests pass" in lines
     passing = len({ONE, other} - VIOLATED)
     assert claim.endswith(
-        "; 1 fail, 1 known, 1 with records that are out of date; "
-        f"torch.nn.parallel passes {passing} of the 2 violated clauses"
+        "; 1 fail, 2 known, 1 with records that are out of date; "
+        f"torch.nn.parallel passes {passing} of the 3 violated clauses"
     )
 
 
