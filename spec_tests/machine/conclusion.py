@@ -68,7 +68,7 @@ def conclude(
         f"devices; of the other {len(members)}, {counts['not-run']} are not-run, and "
         f"{counts['not-offered']} need a name that the target lacks"
     )
-    notes = (note,) if is_whole else ()
+    notes: tuple[str, ...] = (note,) if is_whole else ()
     if suite not in (None, clauses.suite_version(specification)):
         text = f"the run is of another suite, {suite}"
         return Conclusion("is not decided", text, count, notes)
