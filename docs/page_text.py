@@ -24,7 +24,7 @@ from itertools import groupby
 from pathlib import Path
 
 import impl
-from spec_tests.machine import clauses
+from spec_tests.machine import clauses, register
 from spec_tests.reporting import runs
 
 __all__ = ["FENCE", "expand", "write_pages"]
@@ -179,6 +179,7 @@ def _relative(target: str, page: Path) -> str:
 
 def _list_clauses(chapter: str) -> Iterator[str]:
     """Yield the lines of a chapter of the specification, with an anchor for each clause."""
+    violated = register.violated_by_a_release()
     known = [each for each in clauses.load().values() if each.chapter == chapter]
     for part, members in groupby(known, key=_part):
         yield f"## {part}\n"
@@ -187,9 +188,10 @@ def _list_clauses(chapter: str) -> Iterator[str]:
             source = "".join(f", [source]({each})" for each in links)
             yield f"({clause.id})="
             since = f", since {clause.since}" if clause.since else ""
+            remark = f"\\\n{register.VIOLATED}" if clause.id in violated else ""
             errors = "".join(f"\\\nraises `{error}`" for error in clause.raises)
             about = f"{clause.basis}{source}{since}"
-            yield f"`{clause.id}`\\\n{_escape(clause.statement)} *{about}*{errors}\n"
+            yield f"`{clause.id}`\\\n{_escape(clause.statement)} *{about}*{remark}{errors}\n"
 
 
 def _part(clause: clauses.Clause) -> str:

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -65,6 +65,8 @@ clause, *source* links a public thread, if there is one.
   a part of the text, if the rest depends on the devices, on Python or on the release of PyTorch,
   as for sparse tensors. They also accept every text with the part that the clause names, if the
   clause says that the text *contains* it, or if the reference violates the clause.
+* *torch.nn.parallel violates it* follows a statement if that of PyTorch 2.11 or of a later release
+  violates the clause. The ids of most such clauses begin with `divergences`.
 * A **note** after a statement is a rule that its tests check, too, such as strides.
 * Fixed texts of errors follow a statement after **raises**. `…` stands for any text, a name in
   braces for a value, such as `{{dim}}`, and `{{KIND}}` for the device type in capital letters.
@@ -171,10 +173,11 @@ def specification() -> str:
     """Return the text of SPECIFICATION.md: a table for each chapter."""
     known = clauses.load()
     bases = _table_of_bases(known.values())
+    violated = register.violated_by_a_release()
     lines = [_ABOUT_CLAUSES.format(version=clauses.VERSION, count=len(known), bases=bases)]
     for chapter, members in groupby(known.values(), key=lambda each: each.chapter):
         lines += ["", f"## {chapter}", "", "| clause | statement | basis | source |"]
-        lines += ["|---|---|---|---|", *map(_clause_row, members)]
+        lines += ["|---|---|---|---|", *(_clause_row(each, violated) for each in members)]
     return "\n".join([*lines, ""])
 
 
@@ -184,11 +187,12 @@ def _table_of_bases(known_clauses: Iterable[clauses.Clause]) -> str:
     return "\n".join(["| basis | clauses | evidence |", "|---|---|---|", *rows])
 
 
-def _clause_row(clause: clauses.Clause) -> str:
+def _clause_row(clause: clauses.Clause, violated: Collection[str]) -> str:
     statement = clause.statement.replace("|", "\\|")
     sources = ", ".join(filter(None, [clause.source, *clause.seen]))
+    remark = f"<br>*{register.VIOLATED}*" if clause.id in violated else ""
     errors = "".join(f"<br>raises `{error}`" for error in clause.raises)
-    return f"| `{clause.id}` | {statement}{errors} | {clause.basis} | {sources} |"
+    return f"| `{clause.id}` | {statement}{remark}{errors} | {clause.basis} | {sources} |"
 
 
 #: For each generated page: the function that returns its text.

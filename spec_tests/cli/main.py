@@ -237,7 +237,7 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _print_clauses(options: argparse.Namespace) -> int:
-    from spec_tests.machine import clauses
+    from spec_tests.machine import clauses, register
 
     specification = clauses.load()
     selected: set[str] = set() if options.name else {*specification}
@@ -251,5 +251,7 @@ def _print_clauses(options: argparse.Namespace) -> int:
             print(clauses.describe_unknown(name, specification), file=sys.stderr)
             return 1
         selected.update(found)
-    print(clauses.as_text([each for name, each in specification.items() if name in selected]))
+    remarks = dict.fromkeys(register.violated_by_reference(), register.VIOLATED)
+    shown = [each for name, each in specification.items() if name in selected]
+    print(clauses.as_text(shown, remarks))
     return 0

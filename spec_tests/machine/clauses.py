@@ -280,14 +280,18 @@ def _first_releases() -> dict[str, str]:
     return {name: release for release, names in tables.items() for name in names}
 
 
-def as_text(clauses: Sequence[Clause]) -> str:
-    """Return ids and statements of ``clauses`` by chapter, as plain text."""
+def as_text(clauses: Sequence[Clause], remarks: Mapping[str, str]) -> str:
+    """Return ids and statements of ``clauses`` by chapter, as plain text.
+
+    ``remarks`` has a line for the id of a clause, if any.
+    """
     lines = []
     for chapter, members in groupby(clauses, key=lambda clause: clause.chapter):
         lines.append(f"\n{chapter}\n{'=' * len(chapter)}")
         for clause in members:
             since = f"; since {clause.since}" if clause.since else ""
             lines.append(f"{clause.id}\n    {clause.statement}  [{clause.basis}{since}]")
+            lines += [f"    {remarks[clause.id]}"] if clause.id in remarks else []
             lines += [f"    raises {error}" for error in clause.raises]
     return "\n".join([*lines, f"\n{format_count(len(clauses))}"])
 

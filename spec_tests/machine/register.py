@@ -34,7 +34,9 @@ LACKS = pytest.StashKey[frozenset[str]]()
 RECORD_KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 #: The kind of a record that ``draft`` has written, if it has no other.
 DRAFTED_KIND = "target-bug"
-#: The words for a clause that torch.nn.parallel violates by other facts than a run.
+#: The words for a clause that torch.nn.parallel violates, and for one that it violates by other
+#: facts than a run.
+VIOLATED = f"{REFERENCE} violates it"
 OTHERWISE = "in another way"
 #: An entry of ``expects`` that says nothing about the error.
 _ONLY_A_CLASS = re.compile(r"error[\w ]*: *(?!missing)\w*:? *")
@@ -388,6 +390,12 @@ def violated_by_reference(torch: str | None = None) -> frozenset[str]:
     return frozenset(name for record in _of_reference(torch) for name in record.clauses)
 
 
+def violated_by_a_release() -> frozenset[str]:
+    """Return the clauses that any release of torch.nn.parallel violates, from its register."""
+    records = load(FOLDER / f"{REFERENCE}.toml")
+    return frozenset(name for record in records for name in record.clauses)
+
+
 def compare_with_reference(
     names: Collection[str], failure: Failure | None, torch: str | None = None
 ) -> str:
@@ -402,9 +410,9 @@ def compare_with_reference(
     if is_stale or not violated_by_reference(torch).issuperset(names):
         return ""
     if failure is None:
-        return f"{REFERENCE} violates it; this run does not say whether in the same way"
+        return f"{VIOLATED}; this run does not say whether in the same way"
     is_other = fails_otherwise(names, failure, torch)
-    return f"{REFERENCE} violates it{f' {OTHERWISE}' if is_other else ', too'}"
+    return f"{VIOLATED}{f' {OTHERWISE}' if is_other else ', too'}"
 
 
 def fails_otherwise(names: Collection[str], failure: Failure, torch: str | None = None) -> bool:

@@ -24,7 +24,8 @@ def test_wrong_arguments_exit_with_status_2(arguments):
         (["comm.sc", "divergences.RE-1"], "comm.scatter.slices", "comm.gather"),
         (["traceback"], "parallel_apply.errors.", "comm.scatter.slices"),
         (["at least one output tensor"], "\n1 clause\n", "comm.gather"),
-        (["at least one output tensor"], f"\n    raises {ERROR}\n", "comm.gather"),
+        (["at least one output tensor"], f"\n    raises {ERROR}\n", "violates it"),
+        (["replicate.buffers.parameters"], "[law]\n    torch.nn.parallel violates it\n", "raises"),
     ],
 )
 def test_clauses_command_prints_the_clauses_with_the_names_or_words(
