@@ -85,6 +85,20 @@ class ParameterFacts(nn.Module):
         return {name: torch.tensor([each], device=x.device) for name, each in facts.items()}
 
 
+# It is the first test, because replicas that are not detached also fail the next one.
+@clause("data_parallel.steps.detached")
+@given(functional=FUNCTIONAL, grad=st.booleans())
+def test_without_grad_mode_only_the_class_makes_detached_replicas(
+    target, baselines, topology, functional, grad
+):
+    devices = [DeviceAt(0), DeviceAt(1)]
+    x = TensorSpec((2, 2))
+    call = DataParallelCall(
+        NewModule(ParameterFacts), (x,), {}, devices, functional=functional, grad=grad
+    )
+    checks.agree(call, target, baselines, topology)
+
+
 @clause("data_parallel.steps.arguments")
 @given(
     devices=device_lists(min_size=2),
@@ -154,19 +168,6 @@ def test_forward_uses_the_result_of_an_overridden_method(
 ):
     wrapped, x = overridden(target, topology, **{name: override})
     checks.same(wrapped(x), output_of(wrapped, x), tolerance=checks.LAYER)
-
-
-@clause("data_parallel.steps.detached")
-@given(functional=FUNCTIONAL, grad=st.booleans())
-def test_without_grad_mode_only_the_class_makes_detached_replicas(
-    target, baselines, topology, functional, grad
-):
-    devices = [DeviceAt(0), DeviceAt(1)]
-    x = TensorSpec((2, 2))
-    call = DataParallelCall(
-        NewModule(ParameterFacts), (x,), {}, devices, functional=functional, grad=grad
-    )
-    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.profiler")
