@@ -222,13 +222,18 @@ def as_text(differing: Sequence["Difference"]) -> str:
     first, *others = differing
     if not others:
         return first.text
-    names = [
-        other.fact.name if other.path == first.path else f"{other.path} {other.fact.name}"
-        for other in others[:MAX_NAMES]
-    ]
+    names = [_name(other, first) for other in others[:MAX_NAMES]]
     names += ["..."] if len(others) > MAX_NAMES else []
     count = "another difference" if len(others) == 1 else f"{len(others)} more differences"
     return f"{first.text}\n  and {count}: {', '.join(names)}"
+
+
+def _name(other: "Difference", first: "Difference") -> str:
+    """Return a short text for a difference that follows the first one."""
+    if other.fact.place.startswith("error") and ": " in other.fact.name:
+        # The fact may lack the beginning of the error's text, because it has a number.
+        return other.text.partition(", expected ")[0]
+    return other.fact.name if other.path == first.path else f"{other.path} {other.fact.name}"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from spec_tests import checks
+from spec_tests.checks.comparison import as_text, differences
 from spec_tests.checks.numerical_gradients import require_graphs
 from spec_tests.checks.outcome import Raised, normalise, observe
 from spec_tests.checks.refusals import refused
@@ -120,6 +121,14 @@ def test_the_text_has_the_first_difference_and_the_names_of_the_others():
     first, others = _failure(actual, expected).text.splitlines()
     assert first == "output[0] has dtype torch.float32, expected torch.int64"
     assert others == "  and 2 more differences: strides, output[1] values"
+
+
+def test_another_difference_that_is_an_error_has_its_whole_text():
+    error = Raised("RuntimeError", "element 0 of tensors does not require grad")
+    differing = [*differences(1, 2, "output"), *differences(error, 1, "gradient")]
+    _, others = as_text(differing).splitlines()
+    text = "gradient is the error RuntimeError: element 0 of tensors does not require grad"
+    assert others == f"  and another difference: {text}"
 
 
 def test_long_lists_of_members_are_described_by_those_that_differ():
