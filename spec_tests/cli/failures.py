@@ -8,6 +8,7 @@ import pytest
 
 from spec_tests.failure import Failure, shorten
 from spec_tests.machine import clauses, options, register, verdicts
+from spec_tests.machine.target import REFERENCE
 from spec_tests.machine.verdicts import Evidence, TestVerdict
 from spec_tests.reporting.causes import causes_by_title
 
@@ -104,15 +105,25 @@ class Failures:
         self, cause: str, names: list[str], evidence: Mapping[str, Evidence]
     ) -> list[str]:
         names = sorted(names, key=lambda name: (name in self._violated, name))
+        is_mixed = not self._violated.issuperset(names)
         lines = [f"FAIL {clauses.format_count(len(names))}: {cause}"]
         for name in names[:MAX_CLAUSES]:
-            own = evidence[name].failure
-            is_other = own and not own.is_stale and register.fails_otherwise([name], own)
-            way = f" ({register.OTHERWISE})" if is_other else ""
-            lines.append(f"  {name}{way}  {self._commands.get(name, '')}".rstrip())
+            known = self._compare(name, evidence[name].failure, is_mixed)
+            lines.append(f"  {name}{known}  {self._commands.get(name, '')}".rstrip())
         if more := len(names[MAX_CLAUSES:]):
             lines.append(f"  and {clauses.format_count(more, 'more clause')}")
         return lines
+
+    def _compare(self, name: str, failure: Failure | None, is_mixed: bool) -> str:
+        """Return a text in parentheses if torch.nn.parallel violates a clause, else an empty one.
+
+        ``is_mixed`` says whether the list has clauses that torch.nn.parallel passes.
+        """
+        if failure is None or failure.is_stale or name not in self._violated:
+            return ""
+        if register.fails_otherwise([name], failure):
+            return f" ({register.OTHERWISE})"
+        return f" ({REFERENCE} violates it, too)" if is_mixed else ""
 
 
 def remove_programs(names: Iterable[str]) -> None:

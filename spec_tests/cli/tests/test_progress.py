@@ -16,7 +16,7 @@ from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine import clauses, judge, verdict_file
 from spec_tests.machine.tests.fixtures import start_python
-from spec_tests.machine.verdicts import PROGRAM, verdicts_of
+from spec_tests.machine.verdicts import PROGRAM, VIOLATED, verdicts_of
 from spec_tests.reporting import runs
 
 #: The module ``comm`` of a package whose scatter never returns, and ignores KeyboardInterrupt.
@@ -111,6 +111,19 @@ def test_the_end_of_a_run_lists_the_causes_of_failures_the_most_frequent_first()
         "torch.nn.parallel violates these, too:",
         "FAIL 1 clause: output is None",
         "  divergences.SG-4.scalars-are-copied (in another way)",
+    ]
+
+
+def test_a_cause_marks_its_clauses_that_the_reference_violates():
+    violated = "divergences.CO-4.repeated-devices-get-copies"
+    failure = _differs("output is 1", Fact("output", "value"))
+    report = _failure(failure, violated)
+    report.user_properties.append((VIOLATED, "comm.broadcast-coalesced.no-overlap"))
+    assert Failures(COMMAND).summary(verdicts_of(report)) == [
+        "torch.nn.parallel passes 1 of 2 failed clauses:",
+        "FAIL 2 clauses: output is 1",
+        "  comm.broadcast-coalesced.no-overlap",
+        f"  {violated} (torch.nn.parallel violates it, too)",
     ]
 
 
