@@ -67,7 +67,6 @@ REFUSED = {
             _reduce(dense(), dense((4, 1))),
             {"number": 1, "index": 1, "size": 4, "expected": 12},
         ),
-        (_reduce(dense(), dense(slot=None)), {"number": 2, "index": 1}),
     ],
 }
 
