@@ -93,3 +93,9 @@ def test_extras_have_the_packages_of_the_test_environment():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     assert project["dependency-groups"]["test"] == [*extras["suite"], *extras["bench"]]
+
+
+def test_page_for_authors_of_tests_defines_its_examples():
+    page = (ROOT / "spec_tests" / "ADDING_TESTS.md").read_text(encoding="utf-8")
+    for example in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(example, {})
