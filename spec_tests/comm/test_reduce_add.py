@@ -25,6 +25,7 @@ def _reduce(*inputs, **options):
 @clause("comm.reduce-add.inputs-kept")
 @given(call=reduce_add_calls())
 @example(call=_reduce(dense(), destination=DeviceAt(0)))
+@example(call=_reduce(dense(), dense(layout="transposed"), destination=DeviceAt(0)))
 def test_reduce_add_returns_the_sum_on_the_destination(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
 
