@@ -208,7 +208,8 @@ def _pinned_test(item: pytest.Item, drawn: Mapping[str, Any], expressions: Expre
     lines = [f"    {name} = {expressions.of(values[name])}" for name in names if name in values]
     used = function.__globals__
     for name in sorted(set(_global_names(function.__code__)) & used.keys()):
-        if name.isidentifier():  # pytest adds names such as @py_builtins
+        # pytest adds names such as @py_builtins. A class has the attribute __name__, too.
+        if name.isidentifier() and not name.startswith("__"):
             _add_global(name, used[name], function.__module__, expressions)
     arguments = [name for name in names if name not in values]
     if missing := {*arguments} - {*getattr(item, "fixturenames", ())}:
@@ -278,7 +279,8 @@ def repeat(test: str, *options: str) -> None:
     folder = Path(test.partition("::")[0]).resolve().parent
     settings = ["-c", str(SETTINGS), f"--rootdir={folder}", f"--confcutdir={folder}"]
     plugins = ["-p", "spec_tests", "-p", "no:cacheprovider"]
-    output = ["-q", "--no-header", "--disable-warnings", "--races"]
-    status = pytest.main([test, *settings, *plugins, *output, *options])
+    # The program has imported the suite before pytest, which warns of that for each plugin.
+    output = ["-q", "--no-header", "-Wignore:Module already imported so cannot be rewritten"]
+    status = pytest.main([test, *settings, *plugins, *output, "--races", *options])
     processes.end_soon(status)
     sys.exit(status)

@@ -76,8 +76,15 @@ def test_a_program_shows_expected_and_actual_result_and_passes_once_repaired(
     done = run_module(f"repro.{program.stem}")
     assert done.returncode == 1
     assert "output[1] is [], expected [1]" in done.stdout
+    assert "warning" not in done.stdout
     (folder / "broken" / "comm.py").write_text("from torch.nn.parallel.comm import *\n")
     assert run_module(f"repro.{program.stem}").returncode == 0
+
+
+def test_the_program_of_a_test_that_reads_the_name_of_a_class_runs_it(run_module, run_clause):
+    # Its module has the name __name__, too.
+    done = run_module(f"repro.{run_clause('data_parallel.state.no-forwarding').stem}")
+    assert done.returncode == 1
 
 
 #: A package whose scatter reads a chunk on a stream that waits for nothing.
