@@ -201,7 +201,10 @@ def test_backward_reports_the_version_of_the_changed_parameter(target, topology,
     module.to(topology.device(0))
     parallel = target.data_parallel.DataParallel(module, topology.take(3))
     errors = [_changed_after_use(model, module, index) for model in (module, parallel)]
-    assert ["has been modified by an inplace operation" in error for error in errors] == [True] * 2
+    message = f"after factors[{index}].mul_(0.5), backward of DataParallel raises: {errors[1]}"
+    assert ["has been modified by an inplace operation" in error for error in errors] == [
+        True
+    ] * 2, message
 
 
 def _embedding(topology):

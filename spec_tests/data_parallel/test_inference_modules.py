@@ -64,6 +64,10 @@ def compute(module, x):
     return [output.detach(), *[parameter.grad for parameter in module.parameters()]]
 
 
+def _names_of_none(names, values):
+    return [name for name, value in zip(names, values, strict=True) if value is None]
+
+
 @clause("divergences.RE-12.modules-of-inference-mode")
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
@@ -78,7 +82,11 @@ def test_replicas_compute_as_the_module(target, topology, name, mode):
         return
     if isinstance(found, RuntimeError):
         raise found
-    assert [each is None for each in found] == [each is None for each in expected]
+    names = ["output", *dict(module.named_parameters())]
+    assert [each is None for each in found] == [each is None for each in expected], (
+        f"{mode.__name__}, DataParallel of {name!r}: without gradient are "
+        f"{_names_of_none(names, found)}, expected {_names_of_none(names, expected)}"
+    )
     for result, right in zip(found, expected, strict=True):
         if right is not None:
             checks.same(result, right, tolerance=checks.LAYER)

@@ -41,7 +41,10 @@ def test_replicas_have_the_names_of_the_parameters(target, topology, spec, devic
         module(x)
         target.data_parallel.DataParallel(module, placed)(x)
         target.data_parallel.data_parallel(module, x, placed)
-    assert module.found == [module.found[0]] * (1 + 2 * devices)
+    own, *replicas = module.found
+    assert module.found == [module.found[0]] * (1 + 2 * devices), (
+        f"names and counts of parameters in the replicas: {replicas}, in the module: {own}"
+    )
 
 
 class Regularized(nn.Module):

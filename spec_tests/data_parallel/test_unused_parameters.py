@@ -103,4 +103,6 @@ def test_autograd_grad_returns_none_for_an_unused_parameter(target, topology, cr
     found = torch.autograd.grad(
         outputs.sum(), [*module.parameters()], create_graph=create_graph, allow_unused=True
     )
-    assert [gradient is None for gradient in found] == [False, True]
+    assert [gradient is None for gradient in found] == [False, True], (
+        "autograd.grad must return None for the unused parameter of DataParallel, and no other"
+    )

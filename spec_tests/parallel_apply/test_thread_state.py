@@ -238,7 +238,10 @@ def test_replicas_make_inference_tensors_if_grad_mode_is_on_too(target, topology
     with torch.inference_mode(), torch.enable_grad():
         found, expected = net(x), module(x)
     checks.same(found, expected, tolerance=checks.LAYER)
-    assert states == [True] * 3
+    replicas, own = states[:2], states[2:]
+    assert states == [True] * 3, (
+        f"outputs are inference tensors in the replicas: {replicas}, in the module: {own}"
+    )
 
 
 @clause("divergences.PA-7.devices-follow-the-inputs")
@@ -263,7 +266,9 @@ def test_modules_see_the_callers_settings_of_the_compiler(target, topology):
     with torch._dynamo.config.patch(suppress_errors=True):
         module = Lambda(lambda: torch._dynamo.config.suppress_errors)
         found = run(target, topology, [module, module])
-    assert found == [True, True]
+    assert found == [True, True], (
+        f"torch._dynamo.config.suppress_errors is True in the caller, {found} in the replicas"
+    )
 
 
 class ScaledProducts(Tensor):
