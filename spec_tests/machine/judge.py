@@ -289,7 +289,10 @@ def show_first_failure(call: pytest.CallInfo[None], examples: list[Failure]) -> 
     """Show the first failure if Hypothesis reports that a repetition of the call differs."""
     error = None if call.excinfo is None else call.excinfo.value
     if isinstance(error, FlakyFailure):
-        call.excinfo = pytest.ExceptionInfo.from_exception(error.exceptions[0])
+        first = error.exceptions[0]
+        if first.__traceback__ is None:  # Hypothesis may have lost it.
+            first = first.with_traceback(error.__traceback__)
+        call.excinfo = pytest.ExceptionInfo.from_exception(first)
     elif isinstance(error, Flaky):  # Hypothesis has lost the failure.
         text = "the calls of a failure have other results when they are repeated"
         failure = Failure("differs", (Fact("output", "not repeatable"),), text)
