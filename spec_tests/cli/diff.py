@@ -54,7 +54,8 @@ def main(options: argparse.Namespace) -> int:
     count = sum(kind == REGRESSION for kind, *_ in changed)
     others, number = len(changed) - count - len(gone) - len(passing), len(new.verdicts)
     of_run = f"{clauses.format_count(number)} in the new run"
-    total = f"{count} regressions, {others} other changes, {of_run}"
+    regressions = clauses.format_count(count, "regression")
+    total = f"{regressions}, {clauses.format_count(others, 'other change')}, {of_run}"
     print(total)
     if options.to:
         head = ("change", "clause", old.label, new.label)

@@ -82,7 +82,8 @@ def test_buffers_with_rare_dtypes_are_copied(target, topology, dtype):
 def test_each_copy_has_its_own_version_counter(target, topology, call):
     # PyTorch 0.4: the copies on one device shared a version counter (#13594).
     copies = [copy for row in _copies(call, target, topology) for copy in row]
-    checks.same(count_version_bumps(copies).tolist(), np.tri(len(copies)).tolist())
+    found = count_version_bumps(copies).tolist()
+    checks.same(found, np.tri(len(copies)).tolist(), place="increased versions")
 
 
 @clause("comm.broadcast-coalesced.no-overlap")

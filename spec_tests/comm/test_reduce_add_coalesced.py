@@ -72,7 +72,8 @@ def test_sums_round_like_reduce_add(target, topology, buffer_size, slots, dtype)
 @example(call=_reduce([dense(), dense()], [dense(slot=1), dense(slot=1)]))
 def test_each_sum_has_its_own_version_counter(target, topology, call):
     sums = call.run(target, call.inputs(topology))
-    checks.same(count_version_bumps(sums).tolist(), np.tri(len(sums)).tolist())
+    found = count_version_bumps(sums).tolist()
+    checks.same(found, np.tri(len(sums)).tolist(), place="increased versions")
 
 
 @clause("comm.reduce-add-coalesced.no-overlap")
