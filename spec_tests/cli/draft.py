@@ -14,6 +14,7 @@ from typing import Any
 
 from spec_tests.failure import SUITE, Failure
 from spec_tests.machine import clauses, input_files, register, verdict_file
+from spec_tests.machine.conclusion import FEW_EXAMPLES
 from spec_tests.machine.verdicts import TestVerdict
 
 _DRAFTED = """\
@@ -21,8 +22,6 @@ _DRAFTED = """\
 # `observed` and `reason`.
 """
 _EMPTY = "# There are no records: no failure of the runs needs one.\n"
-#: The least number of examples a test with which no warning is printed.
-FEW_EXAMPLES = 10
 #: The length of a line of a register.
 _LINE = 99
 
@@ -49,8 +48,8 @@ def _warnings(
     """Yield which failures of a run the draft may lack."""
     if "incomplete" in run:
         yield run["incomplete"]
-    examples = run.get("examples") or FEW_EXAMPLES
-    if examples < FEW_EXAMPLES:
+    examples = run.get("examples")
+    if examples and examples < FEW_EXAMPLES:
         yield f"{examples} examples a test: with more, a test may fail in another way"
     recorded = sum(test.verdict == "known" for test in tests)
     if recorded and not has_register:

@@ -13,6 +13,8 @@ from spec_tests.machine.verdicts import VERDICTS, Evidence, Verdict
 AS_REFERENCE = f"as {REFERENCE}"
 #: The verdicts of clauses that the target violates.
 _VIOLATED: tuple[Verdict, ...] = ("fail", "not-offered", "known")
+#: The least number of examples a test that counts as enough.
+FEW_EXAMPLES = 10
 
 
 class Conclusion(NamedTuple):
@@ -25,8 +27,9 @@ class Conclusion(NamedTuple):
             target lacks, is not decided.
         text: How many clauses the run has decided, and how many the target violates.
         decided: How many clauses about the target the run has decided, as in ``text``.
-        notes: Why a whole run has decided fewer clauses than the suite has, and the known clauses
-            that torch.nn.parallel passes; empty for another run.
+        notes: Why a whole run has decided fewer clauses than the suite has, whether its tests
+            had few examples, and the known clauses that torch.nn.parallel passes; empty for
+            another run.
     """
 
     word: str
@@ -47,6 +50,7 @@ def conclude(
     specification: Mapping[str, Clause],
     suite: str | None = None,
     torch: str | None = None,
+    examples: int | None = None,
 ) -> Conclusion:
     """Return the conclusion of a run.
 
@@ -55,6 +59,7 @@ def conclude(
         specification: The clauses of the suite by id.
         suite: The version of the suite in the metadata of a saved run; None for this version.
         torch: The version of PyTorch of a saved run; None for the installed one.
+        examples: The number of examples of a test; None if it is not known.
     """
     verdicts = {name: found.verdict for name, found in evidence.items()}
     members = [clause.id for clause in specification.values() if clause.is_about_target]
@@ -69,12 +74,15 @@ def conclude(
         f"{counts['not-offered']} need a name that the target lacks"
     )
     notes: tuple[str, ...] = (note,) if is_whole else ()
+    if is_whole and examples and examples < FEW_EXAMPLES:
+        notes += (f"{examples} examples a test: with more, other tests may fail",)
     if suite not in (None, clauses.suite_version(specification)):
         text = f"the run is of another suite, {suite}"
         return Conclusion("is not decided", text, count, notes)
     if not is_whole:
         return Conclusion("is not decided", text, count, notes)
-    out_of_date = {name for name in members if evidence[name].is_stale}
+    failed = [name for name in members if verdicts[name] == "fail"]
+    out_of_date = {name for name in failed if evidence[name].is_stale}
     violated = {name for name in members if verdicts[name] in _VIOLATED} - out_of_date
     first = violated - register.violated_by_reference(torch)
     # A failure of one clause may leave others undecided.
@@ -129,7 +137,7 @@ def summary_lines(
     for name, each in evidence.items():
         if each.verdict != "pass" and not each.declared:
             reason = f": {each.reason}" if verdicts[name] == "not-run" else ""
-            if each.is_stale:
+            if each.is_stale and each.verdict == "fail":
                 reason = ": recorded, but the tests pass"
             lines.append(f"{verdicts[name]:>12}  {name}{reason}")
     declared = [each.declared for each in evidence.values() if each.declared]

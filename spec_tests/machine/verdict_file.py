@@ -233,7 +233,8 @@ class Recorder:
         evidence = find_evidence(self.tests)
         if not evidence:
             return []
-        concluded = conclusion.conclude(evidence, self._specification)
+        examples = self._metadata().get("examples")
+        concluded = conclusion.conclude(evidence, self._specification, examples=examples)
         lines = conclusion.summary_lines(evidence, self._specification, concluded)
         if lost := [test.test for test in self.tests if test.fails_run and not test.clause]:
             lines.append(f"{len(lost)} tests failed before their clauses were known: {lost[0]}")

@@ -121,7 +121,8 @@ def verdicts_of(report: pytest.TestReport) -> list[TestVerdict]:
         return []
     reason = ""
     if report.skipped and isinstance(report.longrepr, tuple):
-        reason = report.longrepr[2].removeprefix("Skipped: ").removeprefix(NOT_RUN)
+        text = report.longrepr[2].removeprefix("Skipped: ").removeprefix(NOT_RUN)
+        reason = text.partition("\n")[0]  # The notes of Hypothesis follow.
     failure = failure_in(report)
     if failure is None and verdict == "fail":  # An error outside the tests, as in a plugin.
         failure = Failure("error", (), report.longreprtext)
@@ -159,11 +160,11 @@ class Evidence:
     @property
     def is_undecided(self) -> bool:
         """Whether tests of the clause fail in facts of other clauses only."""
-        return self.verdict == "not-run" and self.failure is not None
+        return self.verdict == "not-run" and self.failure is not None and not self.is_stale
 
     @property
     def is_stale(self) -> bool:
-        """Whether the clause fails only because a record is out of date."""
+        """Whether the tests pass, and the clause fails, or is not decided, because of a record."""
         return self.failure is not None and self.failure.is_stale
 
 

@@ -43,7 +43,7 @@ class Run:
     def conclusion(self) -> Conclusion:
         """Whether the run conforms to the suite."""
         suite, torch = str(self.about.get("suite", "")), str(self.about["torch"])
-        return conclude(self.evidence, clauses.load(), suite, torch)
+        return conclude(self.evidence, clauses.load(), suite, torch, self.about.get("examples"))
 
     @property
     def violated_by_reference(self) -> frozenset[str]:

@@ -41,20 +41,31 @@ def test_only_a_whole_run_without_failures_of_the_target_conforms(changed, claim
 
 
 def test_failures_of_records_that_are_out_of_date_are_counted_apart():
-    other, third = ABOUT_TARGET[1:3]
+    other, third, fourth = ABOUT_TARGET[1:4]
     found = dict.fromkeys(SPECIFICATION, Evidence("pass"))
     found |= {ONE: Evidence("known"), other: Evidence("fail"), min(VIOLATED): Evidence("known")}
-    found[third] = Evidence("fail", failure=Failure("stale-record", (), "remove it"))
+    stale = Failure("stale-record", (), "remove it")
+    found[third] = Evidence("fail", failure=stale)
+    found[fourth] = Evidence("not-run", "the record is out of date", stale)
     conclusion = conclude(found, SPECIFICATION)
     claim = conclusion.claim
     lines = summary_lines(found, SPECIFICATION, conclusion)
     assert lines[-1] == f"known clauses that torch.nn.parallel passes: {ONE}"
     assert f"        fail  {third}: recorded, but the tests pass" in lines
+    assert f"     not-run  {fourth}: the record is out of date" in lines
+    assert not any("in facts of other clauses" in line for line in lines)
     passing = len({ONE, other} - VIOLATED)
     assert claim.endswith(
         "; 1 fail, 2 known, 1 with records that are out of date; "
         f"torch.nn.parallel passes {passing} of the 3 violated clauses"
     )
+
+
+def test_a_whole_run_with_few_examples_says_so():
+    found = dict.fromkeys(SPECIFICATION, Evidence("pass"))
+    text = "5 examples a test: with more, other tests may fail"
+    assert text in conclude(found, SPECIFICATION, examples=5).notes
+    assert text not in conclude(found, SPECIFICATION, examples=25).notes
 
 
 def test_a_run_of_another_suite_is_not_decided():
