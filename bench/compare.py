@@ -139,8 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if hasattr(
-        signal, "SIGPIPE"
-    ):  # End quietly if the reader of the output, such as `head`, ends.
+    # End quietly if the reader of the output, such as `head`, ends.
+    if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

@@ -166,8 +166,8 @@ class _Pool:
     def start_call(self, pending: PendingCall) -> None:
         worker = None
         with self._lock:
-            # Libraries such as cuBLAS keep memory for each pair of a thread and a device, so a
-            # thread computes on the device of its last call again if it can.
+            # Libraries such as cuBLAS keep memory for each pair of a thread and a device. Take the
+            # last worker whose last call had this device, else the worker that is idle longest.
             for worker in reversed(self._idle):
                 if worker.device == pending.device:
                     break

@@ -19,7 +19,8 @@ def refusals(
     """Return a decorator that runs a test for each ``call``, with the ``error`` of its clause.
 
     Args:
-        calls_of: Id of a clause -> its calls, each with the values in its error: see `error_of`.
+        calls_of: For each id of a clause, its calls, each with the values of its error. See
+            `error_of`.
     """
     return cases(
         "call, error",

@@ -46,8 +46,8 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if (keys := _keys_of_parts(func, (args, kwargs))) is not None:
-            with self:  # A mode is disabled while it handles an operator.
+        if (keys := _keys_of_kernel(func, (args, kwargs))) is not None:
+            with self:  # A mode does not see the operators that its own handler calls.
                 return func.redispatch(keys, *args, **(kwargs or {}))
         is_copy = func.overloadpacket in _COPIES
         for device in _devices_of((args, kwargs)) if is_copy and self._delay else ():
@@ -61,13 +61,13 @@ class CopyLog(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotate
         return result
 
 
-def _keys_of_parts(func: Any, arguments: object) -> torch._C.DispatchKeySet | None:
-    """Return the dispatch keys that run the operators of which ``func`` consists, if it does."""
+def _keys_of_kernel(func: Any, arguments: object) -> torch._C.DispatchKeySet | None:
+    """Return the dispatch keys of the kernel of ``func``; None if it calls no other operators."""
     tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
     if not tensors or (func.namespace == "aten" and func.overloadpacket is not torch.ops.aten.to):
         return None
     keys = functools.reduce(operator.or_, map(torch._C._dispatch_keys, tensors))
-    # The mode is called after autograd.
+    # Autograd has run before this mode.
     return keys & torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.ADInplaceOrView)
 
 

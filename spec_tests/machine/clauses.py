@@ -160,7 +160,7 @@ def cases(names: str, cases_of: Mapping[str, Sequence[Any]]) -> pytest.MarkDecor
 
     Args:
         names: The parameters of the test, such as ``call, error, text``.
-        cases_of: Id of a clause -> its cases: values, or tuples for several parameters.
+        cases_of: For each id of a clause, its cases: values, or tuples for several parameters.
     """
     return pytest.mark.parametrize(
         names,

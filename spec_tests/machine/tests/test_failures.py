@@ -5,6 +5,7 @@ import traceback
 from contextlib import nullcontext
 
 import pytest
+from hypothesis.errors import FlakyFailure
 
 from spec_tests import failure
 from spec_tests.cli import diff
@@ -33,6 +34,22 @@ def test_tracebacks_of_an_error_and_its_cause_keep_their_ends_only():
     judge.cut_tracebacks(call)
     names = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
     assert names == ["_fail", *["_recurse"] * 119]
+
+
+def test_a_flaky_failure_that_has_lost_its_traceback_is_shown():
+    def fail():
+        raise FlakyFailure("flaky", [AssertionError("the first failure")])
+
+    call = pytest.CallInfo.from_call(fail, "call")
+    judge.show_first_failure(call, [])
+    assert str(call.excinfo.value) == "the first failure"
+
+
+def test_the_reason_of_a_skipped_test_has_no_notes_of_hypothesis():
+    place = ("a.py", 1, "Skipped: not-run: the devices lack sparse\nFailing explicit example: (")
+    keywords = {"when": "call", "user_properties": [(verdicts.CLAUSE, "comm.scatter.slices")]}
+    report = pytest.TestReport("a.py::test", place, {}, "skipped", place, **keywords)
+    assert [test.reason for test in verdicts.verdicts_of(report)] == ["the devices lack sparse"]
 
 
 #: For each error's text: what its fact says.
