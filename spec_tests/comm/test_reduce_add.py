@@ -57,7 +57,7 @@ def test_sum_starts_with_the_last_input_on_the_destination(
     found, *expected = [
         library.comm.reduce_add(inputs, devices[root]).tolist() for library in libraries
     ]
-    checks.same(expected, [found] * len(baselines))
+    checks.same([found] * len(baselines), expected)
 
 
 @clause("comm.reduce-add.mixed-dtypes")

@@ -38,8 +38,8 @@ def test_extents_of_even_chunks_are_rounded_up(target, topology, count):
         tensor = counting((rows, 2), torch.float32, topology.device(0))
         return [len(chunk) for chunk in target.comm.scatter(tensor, topology.take(count))]
 
-    table = {rows: extents(rows) for rows in range(1, 26)}
-    checks.same(table, {rows: even_chunks(rows, count) for rows in range(1, 26)})
+    found = {f"{rows} rows": extents(rows) for rows in range(1, 26)}
+    checks.same(found, {f"{rows} rows": even_chunks(rows, count) for rows in range(1, 26)})
 
 
 @clause("comm.scatter.slices")

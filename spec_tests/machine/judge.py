@@ -261,6 +261,8 @@ def _describe_failure(item: pytest.Item, error: BaseException) -> Failure:
     lines = [text if name == "call" else f"{name} = {text}" for name, text in shown.items()]
     if failure.call and failure.call not in shown.values():
         lines = []  # The test has made its call from the drawn values.
+    elif "call" not in drawn:
+        lines = [*filter(None, [programs.call_of(item)]), *lines]
     text = failure.text.replace(_HINT, "").rstrip() or type(error).__name__
     call = "\n".join(lines) or failure.call
     texts: dict[str, Any] = {

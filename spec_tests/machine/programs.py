@@ -23,6 +23,7 @@ import torch
 from spec_tests.failure import Failure, show
 from spec_tests.machine import clauses, processes, verdicts
 from spec_tests.machine.options import SETTINGS
+from spec_tests.machine.target import PARTS
 
 #: Classes whose ``repr`` is an expression.
 _LITERALS = (bool, int, float, complex, str, bytes, range, type(None))
@@ -185,6 +186,24 @@ def drawn_arguments(item: pytest.Item, error: BaseException) -> dict[str, Any]:
     fixtures = getattr(item, "fixturenames", ())
     values = frames[-1].f_locals if frames else {}
     return {name: values[name] for name in names if name in values and name not in fixtures}
+
+
+def call_of(item: pytest.Item) -> str:
+    """Return the code of the first call of the target in a test, or an empty text."""
+    source = ast.parse(textwrap.dedent(inspect.getsource(_function(item))))
+    calls = [node for node in ast.walk(source) if isinstance(node, ast.Call)]
+    calls.sort(key=lambda node: (node.lineno, node.col_offset))
+    return next((ast.unparse(node) for node in calls if _is_call_of_target(node.func)), "")
+
+
+def _is_call_of_target(function: ast.expr) -> bool:
+    """Return whether a function is ``wrap``, or one such as ``target.comm.scatter``."""
+    match function:
+        case ast.Name(id="wrap"):
+            return True
+        case ast.Attribute(value=ast.Attribute(attr=part)):
+            return part in PARTS
+    return False
 
 
 def _function(item: pytest.Item) -> Any:

@@ -172,7 +172,7 @@ def test_replicas_agree_with_the_module_on_a_fact(target, topology, name, slots,
     make, fact = FACTS[name]
     module = make(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
-    checks.same([*map(fact, replicas)], [fact(module)] * len(slots), name)
+    checks.same([*map(fact, replicas)], [fact(module)] * len(slots), slots)
 
 
 @clause("divergences.RE-11.attributes-of-tensors-are-kept")

@@ -3,14 +3,16 @@
 import json
 import traceback
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
+import torch
 from hypothesis.errors import FlakyFailure
 
 from spec_tests import failure
 from spec_tests.cli import diff
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import clauses, input_files, judge, verdicts
+from spec_tests.machine import clauses, input_files, judge, programs, verdicts
 from spec_tests.machine.verdicts import TestVerdict
 from spec_tests.reporting import runs
 from spec_tests.reporting.tests import samples
@@ -50,6 +52,17 @@ def test_the_reason_of_a_skipped_test_has_no_notes_of_hypothesis():
     keywords = {"when": "call", "user_properties": [(verdicts.CLAUSE, "comm.scatter.slices")]}
     report = pytest.TestReport("a.py::test", place, {}, "skipped", place, **keywords)
     assert [test.reason for test in verdicts.verdicts_of(report)] == ["the devices lack sparse"]
+
+
+def test_the_call_of_a_test_is_the_first_one_of_the_target():
+    def test(target, count):
+        assert count
+        for device in sorted(range(count)):
+            target.comm.broadcast(torch.ones(count), [device])
+        target.comm.gather([])
+
+    found = programs.call_of(SimpleNamespace(obj=test))
+    assert found == "target.comm.broadcast(torch.ones(count), [device])"
 
 
 #: For each error's text: what its fact says.
