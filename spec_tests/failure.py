@@ -44,8 +44,8 @@ PLACES = (
 #: clauses are about them:
 PARTS = (
     *("attributes", "buffers", "children", "count", "former_parameters", "is_replica", "kind"),
-    *("layouts", "order", "parameters", "penalty", "second gradient", "sharing", "tensors"),
-    *("training", "versions"),
+    *("layouts", "order", "parameters", "penalty", "second gradient", "shared_buffers"),
+    *("shared_modules", "sharing", "tensors", "training", "versions"),
 )
 #: The properties of a value. Each is also the place of tests that compare nothing else.
 PROPERTIES = (

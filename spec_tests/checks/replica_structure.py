@@ -4,7 +4,7 @@ Hook dictionaries (divergence RE-3) and bound methods in attributes (RE-2) are l
 torch.nn.parallel handles them wrongly.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MethodType
 
 from torch import nn
@@ -16,6 +16,9 @@ from spec_tests.checks.snapshot import Named
 _STATE = ("_parameters", "_buffers", "_modules", "_is_replica", "_former_parameters")
 _MISSING = object()
 
+#: For modules, parameters and buffers: the first path of each object, by ``id()``.
+_FirstPaths = tuple[dict[int, str], dict[int, str], dict[int, str]]
+
 
 def replica_structure(replica: nn.Module, source: nn.Module) -> dict[str, Named]:
     """Return a description of each module of ``replica``, by path.
@@ -26,7 +29,7 @@ def replica_structure(replica: nn.Module, source: nn.Module) -> dict[str, Named]
         replica: The replica.
         source: The replicated module.
     """
-    first_paths: dict[int, str] = {}
+    first_paths: _FirstPaths = {}, {}, {}
     pairs = _module_pairs(replica, source, "module")
     return {
         path: _module_structure(module, original, path, first_paths)
@@ -46,16 +49,12 @@ def _module_pairs(
 
 
 def _module_structure(
-    module: nn.Module, source: nn.Module, path: str, first_paths: dict[int, str]
+    module: nn.Module, source: nn.Module, path: str, first_paths: _FirstPaths
 ) -> Named:
-    """Describe one module of a replica. ``first_paths`` has the first path of objects, by id."""
+    """Describe one module of a replica."""
     tensors = {name: getattr(module, name, None) for name in source._parameters}
     buffers = dict(module._buffers)
-    found = {path: module} | {
-        f"{path}.{name}": value for name, value in {**tensors, **buffers}.items()
-    }
-    for where, value in found.items():
-        first_paths.setdefault(id(value), where)
+    modules, shared_tensors, shared_buffers = first_paths
     former = getattr(module, "_former_parameters", {})
     return Named(
         kind=type(module).__qualname__,
@@ -69,11 +68,20 @@ def _module_structure(
         tensors=tensors,
         buffers=buffers,
         children={name: _presence(child) for name, child in module._modules.items()},
-        sharing={
-            where: first_paths[id(value)] for where, value in found.items() if value is not None
-        },
+        shared_modules=modules.setdefault(id(module), path),
+        sharing=_first_paths(tensors, path, shared_tensors),
+        shared_buffers=_first_paths(buffers, path, shared_buffers),
         attributes=_compare_attributes(module, source),
     )
+
+
+def _first_paths(values: Mapping[str, object], path: str, known: dict[int, str]) -> dict[str, str]:
+    """Return the first path of each value of a module. ``known`` has those of other modules."""
+    return {
+        name: known.setdefault(id(value), f"{path}.{name}")
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _presence(value: object) -> str:

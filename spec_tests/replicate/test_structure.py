@@ -93,7 +93,7 @@ FACTS = {
                 *(ResidualSpec((SharedLayer(0), Layer("tanh"))), SharedLayer(0), SharedLayer(1)),
             )
         ).build,
-        "sharing",
+        "shared_modules",
         lambda module: first_names(dict(modules_with_paths(module))),
     ),
     "replicate.training-mode": (
@@ -153,7 +153,7 @@ def test_replicas_agree_with_the_module_on_a_fact(target, topology, name, slots,
     module = make(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
     expected = [fact(module)] * len(slots)
-    checks.same([*map(fact, replicas)], expected, name, place=place)
+    checks.same([*map(fact, replicas)], expected, slots, place=place)
 
 
 @clause("replicate.structure")
@@ -222,7 +222,7 @@ def test_shared_buffers_stay_shared(target, topology, spec, slots, detach):
     expected = first_names(named_tensors(module))
     for replica in target.replicate.replicate(module, topology.take(slots), detach):
         found = first_names(replica_tensors(replica, module))
-        checks.same(found, expected, spec, place="sharing")
+        checks.same(found, expected, spec, place="shared_buffers")
 
 
 @clause("replicate.is-replica")
