@@ -156,6 +156,7 @@ def _update(
     an earlier suite gets the facts of its tests.
     """
     left: list[str] = []
+    has_passed = False
     # A test with the verdict "pass" was run without the record.
     verdicts = ("fail", "known", *(["pass"] if _applies(entry) else []))
     judged = [test for test in tests if test.verdict in verdicts]
@@ -168,7 +169,9 @@ def _update(
         if other:
             text = "left out, because it fails with other facts now"
             print(f"{entry['id']}: {text}: {', '.join(sorted(other))}", file=sys.stderr)
-        if other or any(map(_passes, own)):
+        passes = any(map(_passes, own))
+        has_passed = has_passed or passes
+        if other or passes:
             left += sorted({_node_id(test) for test in own if not _passes(test)} - other)
         else:
             left.append(name)
@@ -182,6 +185,8 @@ def _update(
             print(f"{entry['id']}: no test of this record fails in the runs", file=sys.stderr)
     if left:
         yield record
+    elif has_passed:
+        print(f"{entry['id']}: left out, because its tests pass", file=sys.stderr)
 
 
 def _is_named_by(name: str, test: TestVerdict) -> bool:

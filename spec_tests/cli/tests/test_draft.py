@@ -72,7 +72,7 @@ def test_a_draft_leaves_out_tests_that_the_suite_no_longer_has(old_register, cap
 
 @pytest.mark.parametrize("has_register", [False, True])
 def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(
-    old_register, has_register
+    old_register, has_register, capsys
 ):
     def passing(name):
         stale = verdict(name, "stale", kind="stale-record")
@@ -88,6 +88,7 @@ def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(
     missing = Failure("not-offered", (Fact("not offered", "comm.gather"),), "no comm.gather")
     lacking = TestVerdict("a.py::five", "not-offered", "comm.gather.joined", failure=missing)
     drafted = draft_again([*tests, lacking], old_register)
+    assert capsys.readouterr().err == "X-5: left out, because its tests pass\n"
     assert drafted["lacks"] == ["comm.gather", "replicate"]
     (kept,), (added,) = drafted["divergence"], drafted["drafted"]
     assert (kept["id"], kept["tests"]) == ("X-4", ["a.py::one[1]", "a.py::two"])
