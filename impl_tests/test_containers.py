@@ -268,6 +268,23 @@ def test_chunks_that_their_class_would_change_are_those_of_the_whole():
     assert [chunk.label for chunk in chunks] == ["a", "a"]
 
 
+@dataclasses.dataclass
+class Grouped:
+    """Groups of four rows."""
+
+    rows: torch.Tensor
+
+    def __post_init__(self):
+        self.count, self.size, self.doubled = len(self.rows), 4, self.rows * 2
+        if self.count % self.size:
+            raise ValueError("rows must be whole groups")
+
+
+def test_chunks_that_their_class_refuses_have_no_attributes_that_depend_on_the_rows():
+    chunks = scatter(Grouped(torch.ones(12)), ["cpu", "cpu"])
+    assert [[*vars(chunk)] for chunk in chunks] == [["rows", "size"]] * 2
+
+
 def test_outputs_of_dataclasses_with_other_fields_are_refused():
     one = dataclasses.make_dataclass("One", ["rows"])
     more = dataclasses.make_dataclass("More", ["label"], bases=(one,))
