@@ -1,6 +1,6 @@
 """Checks of the arguments of ``comm``, with the error messages of torch.nn.parallel."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
 
 from torch import Tensor
@@ -20,7 +20,8 @@ def check_not_given_with_out(**kwargs: object) -> None:
 
 def check_broadcast_outputs(tensor: Tensor, outputs: Sequence[Tensor]) -> None:
     """Check that all outputs are on the accelerator and have the shape of ``tensor``."""
-    for index, output in _enumerate_on_accelerator(outputs, "output"):
+    for index, output in enumerate(outputs):
+        _check_on_accelerator(output, index, "output")
         if output.shape != tensor.shape:
             raise RuntimeError(
                 "Expected all output tensors to have same shape as the source tensor "
@@ -35,7 +36,8 @@ def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -
         raise RuntimeError("Expected at least one output tensor to scatter to")
     dim = wrap_dim(dim, tensor.dim())
     total = 0
-    for index, output in _enumerate_on_accelerator(outputs, "output"):
+    for index, output in enumerate(outputs):
+        _check_on_accelerator(output, index, "output")
         if _sizes_except(output, dim) != _sizes_except(tensor, dim):
             raise RuntimeError(
                 f"Output tensor at index {index} has incorrect shape: {list(output.shape)}. "
@@ -58,8 +60,9 @@ def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool
         raise RuntimeError("Expected at least one tensor to gather from")
     dims, expected = tensors[0].dim(), list(tensors[0].shape)
     dim = wrap_dim(dim, dims)
-    on_accelerator = _enumerate_on_accelerator(tensors, "input")
-    for index, tensor in enumerate(tensors) if any_device else on_accelerator:
+    for index, tensor in enumerate(tensors):
+        if not any_device:
+            _check_on_accelerator(tensor, index, "input")
         if tensor.dim() != dims:
             raise RuntimeError(
                 "Expected all input tensors to have the same number of dimensions, but tensor at "
@@ -97,23 +100,18 @@ def check_sum_buffer_size(size: object) -> None:
         raise TypeError(f"buffer_size must be a number of bytes, not {type(size).__name__}")
 
 
-def _enumerate_on_accelerator(
-    tensors: Sequence[Tensor], role: str
-) -> Iterator[tuple[int, Tensor]]:
-    """Check that each tensor is on an accelerator, then yield its index and the tensor.
+def _check_on_accelerator(tensor: Tensor, index: int, role: str) -> None:
+    """Raise RuntimeError unless ``tensor`` is on an accelerator.
 
-    This function is a generator, so that callers finish the checks of one tensor before the next
-    tensor is checked, as in torch.nn.parallel.
+    As in torch.nn.parallel, callers finish the checks of one tensor before the next is checked.
     """
-    for index, tensor in enumerate(tensors):
-        if not is_on_accelerator(tensor):
-            name = "output tensor" if role == "output" else "tensor"
-            device_type = (accelerator_type() or "accelerator").upper()
-            raise RuntimeError(
-                f"Expected all {role} tensors to be {device_type} tensors, "
-                f"but {name} at index {index} has device '{tensor.device}'"
-            )
-        yield index, tensor
+    if not is_on_accelerator(tensor):
+        name = "output tensor" if role == "output" else "tensor"
+        device_type = (accelerator_type() or "accelerator").upper()
+        raise RuntimeError(
+            f"Expected all {role} tensors to be {device_type} tensors, "
+            f"but {name} at index {index} has device '{tensor.device}'"
+        )
 
 
 def _sizes_except(tensor: Tensor, dim: int) -> tuple[int, list[int]]:

@@ -61,7 +61,7 @@ def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> 
 def cat_shape(tensors: Sequence[Tensor], dim: int) -> list[int]:
     """Return the shape of ``tensors`` concatenated along ``dim``."""
     shape = list(tensors[0].shape)
-    shape[dim] = sum(tensor.size(dim) for tensor in tensors)
+    shape[dim] = sum([tensor.size(dim) for tensor in tensors])
     return shape
 
 
@@ -76,11 +76,11 @@ def copy_into_slices(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor
 
 def _cat_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
     dtypes = [tensor.dtype for tensor in tensors]
-    complex_dtypes = [dtype for dtype in dtypes if dtype.is_complex]
-    if not complex_dtypes or dtypes[0].is_complex:
+    if len({*dtypes}) == 1 or dtypes[0].is_complex:
         return dtypes[0]
+    complex_dtypes = [dtype for dtype in dtypes if dtype.is_complex]
     # A real result would lose the imaginary parts.
-    return functools.reduce(torch.promote_types, [dtypes[0], *complex_dtypes])
+    return functools.reduce(torch.promote_types, complex_dtypes, dtypes[0])
 
 
 def _memory_format(tensors: Sequence[Tensor]) -> torch.memory_format:
