@@ -237,8 +237,8 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
     device.
     """
     # These are the usual cases, and the checks below take longer.
-    if type(device) is int and 0 <= device <= _MAX_INDEX:
-        return torch.device(_require_accelerator(), device)
+    if type(device) is int:
+        return _devices_at(torch.accelerator.current_accelerator(), device)[0]
     if type(device) is torch.device:
         if device.type == "cpu":
             return CPU
@@ -261,13 +261,14 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
 def as_devices(devices: Sequence[DeviceLike | None]) -> list[torch.device]:
     """Return :func:`as_device_or_current` of each of ``devices``, in less time for ordinals."""
     if {*map(type, devices)} == {int}:
-        return [*_devices_at(_require_accelerator(), *devices)]
+        return [*_devices_at(torch.accelerator.current_accelerator(), *devices)]
     return [*map(as_device_or_current, devices)]
 
 
 @lru_cache
-def _devices_at(device_type: str, *ordinals: int) -> list[torch.device]:
-    return [device_at(ordinal, device_type) for ordinal in ordinals]
+def _devices_at(accelerator: torch.device | None, *ordinals: int) -> list[torch.device]:
+    """Return the devices with ``ordinals``, which depend on ``accelerator``, that of PyTorch."""
+    return [*map(device_at, ordinals)]
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:

@@ -129,11 +129,12 @@ def parallel_apply(
     else:
         with argument("modules"):
             modules = [modules[index] for index in range(len(modules))]
-    _check_length(len(modules), "inputs", inputs)
+    given = {"inputs": inputs}
     if kwargs_tup is not None:
-        _check_length(len(modules), "kwargs_tup", kwargs_tup)
+        given["kwargs_tup"] = kwargs_tup
     if devices is not None:
-        _check_length(len(modules), "devices", devices)
+        given["devices"] = devices
+    _check_lengths(len(modules), given)
     if not modules:
         raise IndexError("list index out of range")  # The text of torch.nn.parallel.
     if len(modules) > 1:
@@ -208,16 +209,17 @@ def _run_in_turn(calls: Sequence[Callable[[], Any]], states: Sequence[ThreadStat
     return outcomes
 
 
-def _check_length(count: int, name: str, values: Sequence[Any]) -> None:
-    if type(values) in (list, tuple):
-        length = len(values)
-    else:
-        with argument(name):
+def _check_lengths(count: int, given: Mapping[str, Sequence[Any]]) -> None:
+    for name, values in given.items():
+        if type(values) in (list, tuple):
             length = len(values)
-    if count != length:
-        raise AssertionError(
-            f"The number of modules {count} is not equal to the number of {name} {length}"
-        )
+        else:
+            with argument(name):
+                length = len(values)
+        if count != length:
+            raise AssertionError(
+                f"The number of modules {count} is not equal to the number of {name} {length}"
+            )
 
 
 def _as_args(args: Any) -> Sequence[Any]:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from impl import DataParallel, DataParallelWithLoss, _placement, data_parallel
-from impl._devices import as_device_or_current
 
 #: The module ``impl.data_parallel``. The attribute ``data_parallel`` of impl is the function.
 MODULE = sys.modules["impl.data_parallel"]
@@ -67,9 +66,7 @@ def test_constructor_calls_a_patched_check_balance(data_parallel_module, monkeyp
 @pytest.fixture
 def no_accelerator(monkeypatch):
     """A machine without an accelerator."""
-    for module in (_placement, sys.modules[as_device_or_current.__module__]):
-        monkeypatch.setattr(module, "accelerator_type", lambda: None)
-    monkeypatch.setattr(_placement, "type_to_use", lambda _: None)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
 
 
 @pytest.mark.usefixtures("no_accelerator")
