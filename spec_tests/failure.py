@@ -162,8 +162,9 @@ class Failure:
 
     @property
     def is_bare(self) -> bool:
-        """Whether only the clause of the test says what is wrong."""
-        return self.kind == "assert" and self.text.startswith("assert ")
+        """Whether only the clause of the test says what is wrong, as with a RecursionError."""
+        is_bare_assert = self.kind == "assert" and self.text.startswith("assert ")
+        return is_bare_assert or any("RecursionError" in text for text in self.fact_texts)
 
     def group(self, clause: str) -> tuple[str, ...]:
         """Return a key that is equal for failures of clauses with one cause.
@@ -174,15 +175,15 @@ class Failure:
         """
         if self.kind == "assert":
             return clause, *self.key
+        part = ".".join(clause.split(".")[:2])
         if errors := {str(fact) for fact in self.facts if fact.is_text_of_error}:
-            return tuple(sorted(errors))
+            return (part if self.is_bare else "", *sorted(errors))
         places = {place for place, _ in self.facts if _FIRST_WORD.split(place)[0] not in PLACES}
         if places and self.kind == "differs":
             return clause.partition(".")[0], *sorted(places)
         if self.kind == "differs" and all(fact.name == "value" for fact in self.facts):
             return clause, *self.key
-        part = "" if self.kind in _ANYWHERE else ".".join(clause.split(".")[:2])
-        return part, *self.key
+        return "" if self.kind in _ANYWHERE else part, *self.key
 
     def to_json(self) -> dict[str, object]:
         """Return the fields that are not empty, for a JSON file. Long texts are cut.

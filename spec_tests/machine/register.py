@@ -156,9 +156,10 @@ def load(
             or its clause is unknown.
     """
     tables = read_tables(path)
-    default: dict[str, Any] = {key: tables[key] for key in ("kind", "versions") if key in tables}
+    default: dict[str, Any] = {"kind": DRAFTED_KIND, "observed": ""}
+    default |= {key: tables[key] for key in ("kind", "versions") if key in tables}
     own = [_parse_record({**default, **table}, path) for table in tables.get("divergence", [])]
-    default |= {"kind": DRAFTED_KIND, "observed": "", "reason": "drafted, not examined"}
+    default["reason"] = "drafted, not examined"
     own += [_parse_record({**default, **table}, path) for table in tables.get("drafted", [])]
     for record in own:
         for name in record.clauses:

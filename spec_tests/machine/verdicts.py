@@ -194,6 +194,7 @@ def _make_evidence(tests: Sequence[TestVerdict]) -> Evidence:
             bool(test.declared),
             not test.failure,
             not (test.failure and test.failure.call),
+            test.test,  # With workers, the order of the tests in a file differs from run to run.
         ),
     )
     others = len(found) - 1

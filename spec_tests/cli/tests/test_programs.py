@@ -75,7 +75,7 @@ def test_a_program_shows_expected_and_actual_result_and_passes_once_repaired(
     assert "target.comm.scatter(tensor, topology.take(count))" in text
     done = run_module(f"repro.{program.stem}")
     assert done.returncode == 1
-    assert "output[1] is [], expected [1]" in done.stdout
+    assert "output['1 rows'] is [], expected [1]" in done.stdout
     assert "warning" not in done.stdout
     (folder / "broken" / "comm.py").write_text("from torch.nn.parallel.comm import *\n")
     assert run_module(f"repro.{program.stem}").returncode == 0

@@ -141,6 +141,7 @@ def test_a_failure_returns_from_a_file_with_lone_surrogates_and_without_a_long_m
         ("differs", "outputs", "values", 1),  # a named part of the results
         ("differs", "output", "value", 3),
         ("error", "output", "values", 1),
+        ("error", "error", "RecursionError: maximum recursion depth exceeded", 2),
         ("assert", "output", "values", 3),
     ],
 )
@@ -227,6 +228,14 @@ def test_a_failure_fails_no_clause_that_the_run_leaves_out(specification):
     ):
         (test, *_) = verdicts.verdicts_of(_report([values], failed, specification, chosen))
         assert test.clause == fails
+
+
+def test_the_evidence_of_a_clause_does_not_depend_on_the_order_of_tests():
+    tests = [
+        TestVerdict(name, "fail", "comm.scatter.slices", failure=Failure("error", (fact,), "text"))
+        for name, fact in (("a.py::one", Fact("output", "values")), ("a.py::two", ZERO))
+    ]
+    assert verdicts.find_evidence(tests) == verdicts.find_evidence(reversed(tests))
 
 
 def test_the_other_clauses_of_a_failed_test_are_not_decided(specification, tmp_path):

@@ -75,6 +75,10 @@ ABSENT = "names a test that does not exist: test_it.py::"
 #: records that apply.
 LOADED = {
     "keys-of-all-records": (f'kind = "fix"\nversions = "torch<2"\n{WITHOUT_DEFAULTS}', []),
+    "without-kind-and-observed": (
+        re.sub("(kind|observed) = .*\n", "", record()),
+        ["test_it.py::test_one"],
+    ),
     "inherited": (INHERITS, ["test_it.py::test_one"]),
     "repaired": (f'{INHERITS}repaired = ["test_it.py::test_one"]', []),
 }
