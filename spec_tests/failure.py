@@ -176,8 +176,8 @@ class Failure:
         if self.kind == "assert":
             return clause, *self.key
         part = ".".join(clause.split(".")[:2])
-        if errors := {str(fact) for fact in self.facts if fact.is_text_of_error}:
-            return (part if self.is_bare else "", *sorted(errors))
+        if errors := [str(fact) for fact in self.facts if fact.is_text_of_error]:
+            return part if self.is_bare else "", errors[0]
         places = {place for place, _ in self.facts if _FIRST_WORD.split(place)[0] not in PLACES}
         if places and self.kind == "differs":
             return clause.partition(".")[0], *sorted(places)

@@ -126,7 +126,7 @@ def shares_memory(tensor: Tensor, source: Tensor, *, place: str = "output") -> N
     """Fail unless two tensors have the same storage."""
     __tracebackhide__ = True
     if storage_id(tensor) != storage_id(source):
-        text = f"{place} does not share the memory of {source.detach()}"
+        text = f"{place} does not share the memory of {' '.join(repr(source.detach()).split())}"
         raise noted_error(Failure("differs", (Fact(place, "aliasing"),), text))
 
 

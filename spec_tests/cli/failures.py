@@ -64,6 +64,8 @@ class Failures:
         self._commands = {**dict.fromkeys(names, run or repeat), **self._commands}
         if not is_new:
             return []
+        if failure.is_stale:
+            return [f"FAIL {', '.join(names)}  {report.nodeid}", f"  {failure.text}", ""]
         compared = register.compare_with_reference(names, failure)
         return [
             f"FAIL {', '.join(names)}  {report.nodeid}",

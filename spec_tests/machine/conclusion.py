@@ -88,18 +88,15 @@ def conclude(
     # A failure of one clause may leave others undecided.
     if decided * 10 < len(members) * 9 and not any(verdicts[name] == "fail" for name in first):
         return Conclusion("is not decided", text, count, notes)
-    if not violated and not out_of_date:
-        return Conclusion("conforms", text, count, notes)
     counts["fail"] -= len(out_of_date)
     parts = [f"{counts[each]} {each}" for each in _VIOLATED if counts[each]]
     parts += [f"{len(out_of_date)} with records that are out of date"] if out_of_date else []
-    text += f"; {', '.join(parts)}"
-    if not first and not out_of_date:
-        return Conclusion(AS_REFERENCE, text, count, notes)
-    if first:
-        text += f"; {REFERENCE} passes {len(first)} of the {len(violated)} violated clauses"
-        known = sorted(name for name in first if verdicts[name] == "known")
-        notes += (f"known clauses that {REFERENCE} passes: {', '.join(known)}",) if known else ()
+    text += f"; {', '.join(parts)}" if parts else ""
+    if not first:
+        return Conclusion(AS_REFERENCE if violated else "conforms", text, count, notes)
+    text += f"; {REFERENCE} passes {len(first)} of the {len(violated)} violated clauses"
+    known = sorted(name for name in first if verdicts[name] == "known")
+    notes += (f"known clauses that {REFERENCE} passes: {', '.join(known)}",) if known else ()
     return Conclusion("does not conform", text, count, notes)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from spec_tests.failure import Failure
 from spec_tests.machine import clauses, register
-from spec_tests.machine.conclusion import conclude, summary_lines
+from spec_tests.machine.conclusion import AS_REFERENCE, conclude, summary_lines
 from spec_tests.machine.verdicts import Evidence
 
 SPECIFICATION = clauses.load()
@@ -59,6 +59,18 @@ def test_failures_of_records_that_are_out_of_date_are_counted_apart():
         "; 1 fail, 2 known, 1 with records that are out of date; "
         f"torch.nn.parallel passes {passing} of the 3 violated clauses"
     )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "word"), [({}, "conforms"), (dict.fromkeys(VIOLATED, "known"), AS_REFERENCE)]
+)
+def test_records_that_are_out_of_date_do_not_change_the_word(verdicts, word):
+    found = {name: Evidence(verdicts.get(name, "pass")) for name in SPECIFICATION}
+    passed = next(name for name in ABOUT_TARGET if name not in VIOLATED)
+    found[passed] = Evidence("fail", failure=Failure("stale-record", (), "remove it"))
+    conclusion = conclude(found, SPECIFICATION)
+    assert conclusion.word == word
+    assert conclusion.claim.endswith("1 with records that are out of date")
 
 
 def test_a_whole_run_with_few_examples_says_so():
