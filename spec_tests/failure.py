@@ -287,6 +287,17 @@ def of_hidden(error: BaseException, other: BaseException) -> Failure:
     return Failure("error", (Fact("error", f"{name}: cannot be shown"),), text)
 
 
+def line_in_package(error: BaseException, package: str) -> str:
+    """Return the last place of an error in a package, ``package/file.py:67``, or an empty text."""
+    frames = walk_tb(error.__traceback__)
+    names = ((str(frame.f_globals.get("__name__")), frame, line) for frame, line in frames)
+    own = [(frame, line) for name, frame, line in names if f"{name}.".startswith(f"{package}.")]
+    if not own:
+        return ""
+    frame, line = own[-1]
+    return f"{'/'.join(Path(frame.f_code.co_filename).parts[-2:])}:{line}"
+
+
 def error_line(name: str, text: str) -> str:
     """Return an error as one line: its class, and the error of a replica or its first line."""
     line = _cause(text) or text.strip().partition("\n")[0]

@@ -434,8 +434,9 @@ def _shorten_both(found: str, wanted: str) -> tuple[str, str]:
 
 def _describe(value: Any) -> str:
     match value:
-        case Raised(name, text):
-            return f"the error {name}: {text}" if text else f"the error {name}"
+        case Raised(name, text, place):
+            error = f"the error {name}: {text}" if text else f"the error {name}"
+            return f"{error} (at {place})" if place else error
         case TensorSnapshot(values, facts):
             cls = facts.get("class", "torch.Tensor")
             return f"{cls}({values.dtype}, shape {tuple(values.shape)})"

@@ -3,7 +3,7 @@
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.snapshot import snapshot
+from spec_tests.failure import line_in_package
 from spec_tests.machine import process_state
 from spec_tests.machine.devices import WARNINGS_OF_BUILD, Topology
 from spec_tests.machine.target import Target
@@ -39,10 +40,14 @@ class Call(Protocol):
 
 @dataclass(frozen=True)
 class Raised:
-    """The class name of an exception, and its text without the parts that `normalise` removes."""
+    """The class name of an exception, and its text without the parts that `normalise` removes.
+
+    ``place`` is the line of the target that raised it, if it is known.
+    """
 
     class_name: str
     text: str
+    place: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def observe(call: Call, target: Target, topology: Topology, *, gradients: bool =
             value = call.run(target, inputs)
             result = snapshot(value, inputs)
         except Exception as error:
-            value, result = None, raised_by(error)
+            value, result = None, raised_by(error, target.name)
         changes = process_state.changes(before, _read_process_state(topology))
         found = _input_gradients(value, inputs) if gradients else None
     after = snapshot(inputs, inputs)
@@ -102,11 +107,12 @@ def seed_generators() -> None:
         seed(0)
 
 
-def raised_by(error: BaseException) -> Raised:
-    """Return the class name and the normalised text of an exception."""
+def raised_by(error: BaseException, package: str = "") -> Raised:
+    """Return the class name, the normalised text and the place in ``package`` of an exception."""
     kind = type(error)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    return Raised(f"{module}{kind.__qualname__}", normalise(str(error)))
+    place = line_in_package(error, package) if package else ""
+    return Raised(f"{module}{kind.__qualname__}", normalise(str(error)), place)
 
 
 def normalise(text: str) -> str:

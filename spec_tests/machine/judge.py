@@ -26,6 +26,7 @@ from spec_tests.failure import (
     Fact,
     Failure,
     forget,
+    line_in_package,
     noted_error,
     of_exception,
     of_hidden,
@@ -264,6 +265,8 @@ def _describe_failure(item: pytest.Item, error: BaseException) -> Failure:
     elif "call" not in drawn:
         lines = [*filter(None, [programs.call_of(item)]), *lines]
     text = failure.text.replace(_HINT, "").rstrip() or type(error).__name__
+    place = line_in_package(error, target_of(item.config)) if failure.kind == "error" else ""
+    text += f"\nat {place}" if place else ""
     call = "\n".join(lines) or failure.call
     texts: dict[str, Any] = {
         name: _ADDRESS.sub("…", value) for name, value in (("text", text), ("call", call))

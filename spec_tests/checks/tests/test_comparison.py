@@ -75,6 +75,11 @@ TITLES = {
         Raised("RuntimeError", "no devices\nmore"),
         "output is the error ValueError: 1 device, expected the error RuntimeError: no devices",
     ),
+    "error at a line of the target": (
+        Raised("KeyError", "a", "mylib/comm.py:6"),
+        Raised("KeyError", "b"),
+        "output is the error KeyError: a (at mylib/comm.py:6), expected the error KeyError: b",
+    ),
     "rewrapped error": (REWRAPPED, 1, "output is the error KeyError: Caught KeyError in replica"),
     "long": ("a" * 999, "b" * 999, f"output is '{'a' * 59} … {'a' * 59}', expected '"),
     "long with an equal part": ("a" * 999 + "b", "a" * 999 + "c", "output is … aaa"),
@@ -216,15 +221,15 @@ def test_a_repeated_call_draws_equal_random_numbers(
     checks.same(first, second)
 
 
-def write_and_raise(error, inputs):
-    """Write to an input, and then raise the error, if it is not None."""
+def write_and_raise(target, inputs):
+    """Write to an input, and then raise the error of the target, if it is not None."""
     inputs["tensor"].zero_()
-    if error is not None:
-        raise error
+    if target.error is not None:
+        raise target.error
 
 
 @pytest.mark.parametrize(
-    ("target", "kind", "fact"),
+    ("error", "kind", "fact"),
     [
         (None, "accepted", "error: missing"),
         (TypeError("x"), "differs", "error: TypeError: x"),
@@ -232,7 +237,8 @@ def write_and_raise(error, inputs):
     ],
     ids=["no error", "another error", "the error"],
 )
-def test_a_call_that_must_be_refused_first_fails_by_its_error(topology, target, kind, fact):
+def test_a_call_that_must_be_refused_first_fails_by_its_error(topology, error, kind, fact):
+    target = SimpleNamespace(name="mylib", error=error)
     with pytest.raises(CheckError) as caught:
         refused(make_call(write_and_raise, tensor=_ones(2)), target, topology, "ValueError: x")
     assert (caught.value.failure.kind, caught.value.failure.fact_texts) == (kind, [fact])

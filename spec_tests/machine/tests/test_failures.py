@@ -1,6 +1,7 @@
 """Descriptions of failures."""
 
 import json
+import re
 import traceback
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -63,6 +64,13 @@ def test_the_call_of_a_test_is_the_first_one_of_the_target():
 
     found = programs.call_of(SimpleNamespace(obj=test))
     assert found == "target.comm.broadcast(torch.ones(count), [device])"
+
+
+def test_the_place_of_an_error_is_the_last_line_of_the_package():
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads("}")
+    assert re.fullmatch(r"json/decoder\.py:\d+", failure.line_in_package(caught.value, "json"))
+    assert failure.line_in_package(caught.value, "js") == ""
 
 
 #: For each error's text: what its fact says.
