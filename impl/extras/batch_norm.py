@@ -130,6 +130,8 @@ class SyncBatchNorm(BatchNorm):
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 factor = 1 / float(self.num_batches_tracked)
+        if not count:
+            return  # As in PyTorch, a batch without values has no statistics, but is counted.
         unbiased = variance * (count / (count - 1))
         for running, batch in ((self.running_mean, mean), (self.running_var, unbiased)):
             if running is not None:

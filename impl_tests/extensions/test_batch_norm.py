@@ -106,6 +106,14 @@ def test_training_is_that_of_batch_norm(
     compare(topology, devices, layer, x, chunk_sizes=sizes and sizes[:count])
 
 
+@pytest.mark.parametrize("shape", [(0, 2), (0, 2, 3, 3), (3, 2, 0)], ids=str)
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_a_batch_without_values_keeps_the_running_statistics(topology, shape, momentum):
+    layer = BATCH_NORMS[len(shape)](2, momentum=momentum)
+    layer.running_mean.fill_(5)
+    compare(topology, 2, layer, torch.ones(shape))
+
+
 @given(rows=st.integers(3, 5), devices=DEVICES, track=st.booleans())
 def test_evaluation_is_that_of_batch_norm(topology, rows, devices, track):
     layer = nn.BatchNorm2d(2, track_running_stats=track)
