@@ -275,7 +275,8 @@ def differences(
     elif type(actual) is not type(expected) or actual != expected:
         fact = _value_fact(actual, expected, place)
         path, actual, expected = _differing_entry(actual, expected, path)
-        found, wanted = _shorten_both(_describe(actual), _describe(expected))
+        place = f" (at {actual.place})" if isinstance(actual, Raised) and actual.place else ""
+        found, wanted = _shorten_both(_describe(actual) + place, _describe(expected))
         yield Difference(path, fact, f"{path} is {found}, expected {wanted}")
 
 
@@ -434,9 +435,8 @@ def _shorten_both(found: str, wanted: str) -> tuple[str, str]:
 
 def _describe(value: Any) -> str:
     match value:
-        case Raised(name, text, place):
-            error = f"the error {name}: {text}" if text else f"the error {name}"
-            return f"{error} (at {place})" if place else error
+        case Raised(name, text):
+            return f"the error {name}: {text}" if text else f"the error {name}"
         case TensorSnapshot(values, facts):
             cls = facts.get("class", "torch.Tensor")
             return f"{cls}({values.dtype}, shape {tuple(values.shape)})"

@@ -91,6 +91,13 @@ CALLS = {
     "data_parallel.devices.checked-at-the-call": [
         call_of(BufferOnCpu, X, devices=[DeviceAt(0)] * 2)
     ],
+    # Before special cases, which fail without the argument, too: -x then names these clauses.
+    "data_parallel.devices.output": [
+        call_of(OrdinalColumn, X, devices=[DeviceAt(1), DeviceAt(0)], output=DeviceAt(0))
+    ],
+    "data_parallel.split-dimension": [
+        call_of(OrdinalColumn, X, dim=1, devices=[DeviceAt(0), DeviceAt(1)])
+    ],
     "data_parallel.devices.minus-one": [
         call_of(OrdinalColumn, X, devices=[DeviceAt(1), DeviceAt(0, "ordinal")], output=-1)
     ],
