@@ -42,7 +42,9 @@ def main() -> int:
     The tests of clauses that are named must pass without the perturbation.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m impl_tests.long_checks.perturbations", description=main.__doc__
+        prog="python -m impl_tests.long_checks.perturbations",
+        description=main.__doc__,
+        epilog=f"kinds: {', '.join(KINDS)}",
     )
     parser.add_argument("clauses", nargs="*", help="clauses, or chapters, to try (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
