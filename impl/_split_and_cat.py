@@ -47,6 +47,8 @@ def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> 
     kinds = {(type(each), each.layout, each.dtype, each.device) for each in tensors}
     is_one_kind = kinds == {(Tensor, torch.strided, first.dtype, device)}
     if is_one_kind and not (is_any_autocast_on() or needs_grad(tensors)):
+        if first.is_quantized:
+            _check_quantizers(tensors)
         return torch.cat([*tensors], dim)
     out = torch.empty(
         cat_shape(tensors, dim),
@@ -81,6 +83,16 @@ def _cat_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
     complex_dtypes = [dtype for dtype in dtypes if dtype.is_complex]
     # A real result would lose the imaginary parts.
     return functools.reduce(torch.promote_types, complex_dtypes, dtypes[0])
+
+
+def _check_quantizers(tensors: Sequence[Tensor]) -> None:
+    """Raise ValueError if scales or zero points differ: ``torch.cat`` takes those of the first."""
+    found = [(tensor.q_scale(), tensor.q_zero_point()) for tensor in tensors]
+    if len({*found}) > 1:
+        raise ValueError(
+            "quantized tensors with different scales or zero points cannot be concatenated: "
+            f"return them dequantized ({', '.join(map(str, found))})"
+        )
 
 
 def _memory_format(tensors: Sequence[Tensor]) -> torch.memory_format:

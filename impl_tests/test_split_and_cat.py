@@ -1,4 +1,4 @@
-"""impl._split_and_cat: the memory format of joined tensors."""
+"""impl._split_and_cat: the memory format and the scale of joined tensors."""
 
 import itertools
 
@@ -40,3 +40,14 @@ def test_expanded_and_spaced_tensors_have_the_suggested_memory_format():
     for tensor in itertools.chain.from_iterable(map(expanded_and_spaced, tensors(4))):
         found = cat_on_device([tensor], 0, CPU)
         assert found.stride() == strides_suggested_for(tensor), (tensor.shape, tensor.stride())
+
+
+# These tensors are deprecated, https://github.com/pytorch/pytorch/issues/184982.
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+@pytest.mark.parametrize("other", [(1.0, 0), (0.1, 3)], ids=str)
+def test_quantized_tensors_are_joined_if_their_scales_are_equal(other):
+    values = torch.tensor([1.0, 5.0])
+    parts = [torch.quantize_per_tensor(values, *each, torch.qint8) for each in ((0.1, 0), other)]
+    assert cat_on_device([parts[0]] * 2, 0, CPU).int_repr().tolist() == [10, 50] * 2
+    with pytest.raises(ValueError, match=r"different scales or zero points .*\(0\.1, 0\)"):
+        cat_on_device(parts, 0, CPU)
