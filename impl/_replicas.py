@@ -162,7 +162,10 @@ def _write_state(
 ) -> None:
     """Set the ``__dict__`` of each replica of ``module``."""
     # `_former_parameters` must be the first entry for deepcopy (see `FormerParameters`).
-    template = {"_former_parameters": None, **_uncompiled_state(module), "_is_replica": True}
+    template = {"_former_parameters": None, **_uncompiled_state(module)}
+    if not with_parameters:
+        # Packages such as torchdiffeq search `__dict__` for the parameters of a marked module.
+        template["_is_replica"] = True
     referring = references.find_referring(template, template.keys() - _OF_EVERY_MODULE)
     hooks = list(filter(template.get, _HOOKS))
     bound_hooks = [
@@ -315,6 +318,8 @@ def _assign_members(
 
 def _move_parameters(state: dict[str, Any], module: nn.Module) -> None:
     """Move the copies of parameters to ``_parameters``, in the order of those of ``module``."""
+    if "_is_replica" not in module.__dict__:  # See `_write_state`.
+        state.pop("_is_replica", None)
     registered = state.get("_parameters")
     if type(registered) is not dict:  # A script module has no dictionary.
         return

@@ -48,6 +48,21 @@ def test_replica_can_be_replicated():
     assert inner._is_replica
 
 
+@pytest.mark.parametrize("trace", [False, True], ids="traced={}".format)
+@pytest.mark.parametrize("with_parameters", [False, True], ids="with_parameters={}".format)
+def test_the_parameters_of_a_marked_replica_are_attributes(with_parameters, trace):
+    # `odeint_adjoint` of torchdiffeq searches the attributes of a module with the mark.
+    module = nn.Sequential(nn.Linear(2, 2))
+    module = torch.fx.symbolic_trace(module) if trace else module
+    for replica in replicate(module, CPUS, with_parameters=with_parameters):
+        layer = replica.get_submodule("0")
+        is_marked = [getattr(each, "_is_replica", False) for each in (replica, layer)]
+        assert is_marked == [not with_parameters] * 2
+        found = [each for each in vars(layer).values() if isinstance(each, Tensor)]
+        copies = found if is_marked[0] else [*replica.parameters()]
+        assert [copy.shape for copy in copies] == [(2, 2), (2,)]
+
+
 @pytest.mark.parametrize("detach", [False, True])
 def test_a_deepcopied_replica_can_be_moved(topology, detach):
     module = nn.Linear(2, 1).to(topology.device(0))

@@ -117,7 +117,7 @@ class SyncBatchNorm(BatchNorm):
         if not self.training and self.running_mean is not None:
             return None
         member = running_replica.get()
-        if member is None and "_is_replica" not in self.__dict__:
+        if member is None and "_former_parameters" not in self.__dict__:
             return None
         obstacle = _NO_CALL if member is None else member[0].obstacle
         if obstacle:
