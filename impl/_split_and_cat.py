@@ -76,6 +76,16 @@ def copy_into_slices(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor
     return out
 
 
+def promote_dtypes(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return ``tensors`` in the dtype to which PyTorch promotes theirs. Gradients flow back.
+
+    Tensors without elements count only if no other does: ``torch.tensor([])`` is float32.
+    """
+    counted = [each for each in tensors if each.numel() or each.requires_grad] or tensors
+    dtype = functools.reduce(torch.promote_types, [each.dtype for each in counted])
+    return [tensor.to(dtype) for tensor in tensors]
+
+
 def _cat_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
     dtypes = [tensor.dtype for tensor in tensors]
     if len({*dtypes}) == 1 or dtypes[0].is_complex:

@@ -8,6 +8,7 @@ Letters: ``N`` is the size of a tensor along ``dim``, ``k`` the number of device
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -36,12 +37,15 @@ from ._inputs import SPARSE_LAYOUTS, CopiedLeaf, InputLeaves, SplitLeaf
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed_sequences import cat_packed
 from ._scatter_leaves import check_chunk_sizes, scatter_leaves, split_lengths, split_simple
+from ._split_and_cat import promote_dtypes
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced
 from .functions import Gather, gather_tensors, unsqueeze_scalars
 from .functions import Scatter as Scatter  # Other packages import it from this module.
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
+
+_dtype_of = attrgetter("dtype")
 
 
 @exclude_from_compilation
@@ -192,9 +196,11 @@ def gather(
 
     Returns:
         One nested value with new tensors. A tensor is on ``target_device``, or on the CPU if the
-        replicas' tensors are on the CPU. Gradients flow back to the replicas' tensors. Tensors of
-        a subclass become plain ones, but for those whose class defines ``__torch_dispatch__``,
-        such as masked ones: they are concatenated by their own ``cat``.
+        replicas' tensors are on the CPU. It has the dtype to which PyTorch promotes those of the
+        replicas; tensors without elements do not count beside others. Gradients flow back to the
+        replicas' tensors. Tensors of a subclass become plain ones, but for those whose class
+        defines ``__torch_dispatch__``, such as masked ones: they are concatenated by their own
+        ``cat``.
 
     Raises:
         IndexError: ``outputs`` is empty, or a tensor has no dimension ``dim``.
@@ -386,6 +392,9 @@ def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Ten
         # `torch.cat` accepts a tensor of another shape if it has one dimension and no elements.
         dim = check_gather_inputs(tensors, as_int("dim", dim), any_device=is_cpu(target))
         return torch.cat([move_by_own_operators(each, target) for each in tensors], dim)
+    if len({*map(_dtype_of, tensors)}) > 1:
+        # `comm.gather` converts to the dtype of the first, which loses values and gradients.
+        tensors = promote_dtypes(tensors)
     if not needs_grad(tensors):
         return gather_tensors(tensors, device, dim)  # A node would take longer than the copies.
     whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # in torch

@@ -120,6 +120,40 @@ def test_sparse_and_strided_nested_outputs_are_refused_by_layout(kind):
         gather([convert(each) for each in outputs], "cpu")
 
 
+FIRST_LOSES = {
+    "integer first": [torch.tensor([0, 1]), torch.tensor([0.5])],
+    "half first": [torch.ones(1, dtype=torch.float16), torch.tensor([1e5])],
+    "bool first": [torch.tensor([True]), torch.tensor([2, 3])],
+    "real first": [torch.ones(1), torch.ones(2, dtype=torch.complex64)],
+    "two kinds of 16 bits": [torch.ones(1).half(), torch.tensor([1e5]).bfloat16()],
+    "without elements first": [torch.tensor([]), torch.tensor([2**24 + 1])],
+    "without elements last": [torch.tensor([2**24 + 1]), torch.tensor([])],
+    "without elements": [torch.tensor([]), torch.tensor([], dtype=torch.float64)],
+}
+
+
+@pytest.mark.parametrize("on_cpu", [True, False], ids=["on the CPU", "on devices"])
+@pytest.mark.parametrize("parts", FIRST_LOSES.values(), ids=FIRST_LOSES)
+def test_outputs_of_different_dtypes_are_promoted(topology, parts, on_cpu):
+    devices = ["cpu"] * 2 if on_cpu else topology.take(2)
+    outputs = [{"x": part.to(device)} for part, device in zip(parts, devices, strict=True)]
+    expected = torch.cat([part for part in parts if len(part)] or parts)
+    for found in (
+        gather(outputs, devices[0])["x"],
+        gather([each["x"] for each in outputs], "cpu"),
+    ):
+        checks.same(found.cpu(), expected)
+
+
+@pytest.mark.parametrize("first", [torch.tensor(0), torch.tensor(0.0).half()], ids=str)
+def test_gradients_reach_an_output_of_another_dtype_than_the_first(topology, first):
+    devices = topology.take(2)
+    loss = torch.tensor(1e5, device=devices[1], requires_grad=True)
+    whole = gather([first.to(devices[0]), loss], devices[0], scalar_warning=False)
+    (gradient,) = torch.autograd.grad((2 * whole).sum(), loss)
+    assert (whole.tolist(), gradient.item(), gradient.dtype) == ([0, 1e5], 2, torch.float32)
+
+
 def test_a_note_names_the_shapes_of_outputs_without_the_dimension():
     with pytest.raises(IndexError) as caught:
         gather([torch.ones(2), torch.ones(2)], "cpu", dim=1)

@@ -1,6 +1,7 @@
 """DataParallel whose replicas compute the loss, so that no device has the outputs of the batch."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from numbers import Real
 from operator import is_
 from typing import Any, NamedTuple
@@ -339,7 +340,8 @@ def _mean_of_batch(parts: Sequence[_Part], device: DeviceLike) -> Tensor:
     totals, weights = gather([part[:2] for part in parts], device, scalar_warning=False)
     if all(part.is_sum for part in parts):
         weights = torch.ones_like(weights[:1])
-    mean: Tensor = (totals.sum() / weights.sum()).to(parts[0].dtype)
+    dtype = reduce(torch.promote_types, [part.dtype for part in parts])
+    mean: Tensor = (totals.sum() / weights.sum()).to(dtype)
     return mean
 
 

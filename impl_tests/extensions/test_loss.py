@@ -301,6 +301,20 @@ def test_means_divide_by_the_sum_of_mean_over(topology, labels, devices, kind):
     )
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_loss_may_be_an_integer_if_a_chunk_has_no_targets(topology, reduction):
+    def criterion(output, target):
+        found = target > 0
+        if not found.any():
+            return torch.tensor(0, device=output.device)
+        squares = (output[found] - target[found]).square()
+        return squares.mean() if reduction == "mean" else squares.sum()
+
+    x, target = torch.arange(4.0)[:, None], torch.tensor([0.0, 0, 1, 5])[:, None]
+    options = {"reduction": reduction, "mean_over": lambda _, target: (target > 0).sum()}
+    compare(topology, 2, nn.Linear(1, 1), criterion, x, target, **options)
+
+
 def test_mean_over_is_called_before_the_criterion_changes_the_target():
     def criterion(output, target):
         return functional.cross_entropy(output, target.masked_fill_(target == 1, IGNORED))
