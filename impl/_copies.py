@@ -145,8 +145,9 @@ def tensor_dict_to_device(value: Any, device: torch.device) -> Any:
 
 def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy one tensor, dense or sparse, to ``device``; dense copies are row-major."""
-    if tensor.layout not in (torch.strided, torch.sparse_coo):
-        # `copy_` needs as many elements in the copy, and `empty` does not know block layouts.
+    if tensor.layout not in (torch.strided, torch.sparse_coo) or tensor.is_nested:
+        # `copy_` needs as many elements in the copy, and `empty` does not know block layouts, nor
+        # the sizes of nested tensors.
         return to_device(tensor, device, copy=True)
     copy = torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=device)
     return copy.copy_(tensor, non_blocking=not is_cpu(device))

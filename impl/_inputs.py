@@ -189,15 +189,16 @@ class InputLeaves:
         device: The device of the only replica. Objects of registered classes whose tensors are all
             there are constants. So a module on one device fills the caller's cache, as with
             torch.nn.parallel.
+        is_one_chunk: Whether there is only one replica, so that no tensor needs to be split.
     """
 
     __slots__ = (
-        *("_attribute_depth", "_only_device", "_open"),
+        *("_attribute_depth", "_is_one_chunk", "_only_device", "_open"),
         *("attributes", "copied", "num_markers", "splits"),
     )
 
-    def __init__(self, device: torch.device | None = None) -> None:
-        self._only_device = device
+    def __init__(self, device: torch.device | None = None, *, is_one_chunk: bool = False) -> None:
+        self._only_device, self._is_one_chunk = device, is_one_chunk
         self.splits: list[SplitLeaf] = []
         self.copied: list[CopiedLeaf | SplitLeaf] = []
         #: The tensors in attributes of containers that :meth:`sort_attributes` sorts.
@@ -216,7 +217,7 @@ class InputLeaves:
         Raises:
             IndexError: A tensor or TensorDict has no dimension ``dim``.
             RuntimeError: A nested tensor is ragged along ``dim``.
-            NotImplementedError: A sparse tensor is to be split.
+            NotImplementedError: A sparse tensor is to be split into several chunks.
             RecursionError: Containers are nested deeper than the recursion limit, or a list,
                 tuple or dictionary contains itself.
         """
@@ -252,6 +253,8 @@ class InputLeaves:
         if self._attribute_depth:
             return self._flatten_attribute_tensor(value, dim, path)
         extent = value.size(dim)
+        if self._is_one_chunk and (value.layout is not torch.strided or value.is_nested):
+            return self._add_copied(value)  # PyTorch cannot split such tensors, or not all.
         if value.layout is not torch.strided:
             _check_layout(value, dim, path)
         return self._add_split(value, dim, extent, path)

@@ -102,8 +102,8 @@ def scatter(
         IndexError: A tensor has no dimension ``dim``.
         RuntimeError: There is a tensor but no device; a nested tensor is ragged along ``dim``;
             torch.jit.trace records the call.
-        NotImplementedError: A sparse tensor, of any layout, is not marked ``Whole``, or requires
-            grad.
+        NotImplementedError: A sparse tensor, of any layout, requires grad; or it is not marked
+            ``Whole``, and there are several devices.
         TypeError: ``dim`` is not an int; an object names no device; a mapping with tensors, or an
             object of a registered class, cannot be rebuilt; a cache of transformers is not
             registered.
@@ -268,7 +268,7 @@ def _scatter_together(
     # Flatten all values before any tensor is copied: the number of chunks depends on all tensors,
     # and sizes that do not match must raise an error before any device has work.
     only = targets[0] if len(targets) == 1 and isinstance(targets[0], torch.device) else None
-    leaves = InputLeaves(only)
+    leaves = InputLeaves(only, is_one_chunk=len(targets) == 1)
     nodes = []
     for value, name in roots:
         with argument(f"{name} or dim"):

@@ -18,6 +18,7 @@ from impl import _replica_pool
 from impl_tests.extensions.kept_modules import recording_data_parallel
 from spec_tests import checks
 from spec_tests.checks.leaks import wait_until
+from spec_tests.machine import capabilities
 from spec_tests.machine.processes import run_program
 from spec_tests.strategies.small_modules import Calls
 
@@ -110,6 +111,36 @@ def test_a_packed_sequence_is_one_argument(topology):
     with torch.no_grad():
         outputs = [*wrapper.map([steps] * 3)]
     check_outputs(outputs, [steps.data.to(topology.device(0)) + 1] * 3)
+
+
+def jagged(rows):
+    return torch.nested.as_nested_tensor([*rows], layout=torch.jagged)
+
+
+#: Tensors that PyTorch cannot split, or not on all devices.
+UNSPLIT = {
+    "sparse": torch.Tensor.to_sparse,
+    "sparse CSR": torch.Tensor.to_sparse_csr,
+    "nested": lambda x: torch.nested.as_nested_tensor([*x]),
+    "transposed jagged": lambda x: jagged([x, x]).transpose(1, 2),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support", "ignore:The PyTorch API of nested")
+@pytest.mark.parametrize("devices", [1, 2, ["cpu"] * 2], ids=str)
+@pytest.mark.parametrize("convert", UNSPLIT.values(), ids=UNSPLIT)
+def test_a_batch_may_have_a_tensor_that_cannot_be_split(topology, convert, devices):
+    capabilities.require("sparse")
+    wrapper = wrapped(topology, devices, Calls(lambda _, batch: batch["graph"]))
+    graph = convert(torch.eye(3))
+    batch = {"graph": graph, "x": torch.ones(4)}
+    with torch.no_grad():
+        outputs = [*wrapper.map([(batch,)] * 3)]
+        if devices == 1:
+            outputs.append(wrapper(batch))
+    for found in outputs:
+        assert found.layout is graph.layout
+        checks.same(str(found.cpu()), str(graph))
 
 
 @pytest.mark.parametrize("devices", [1, 2])
