@@ -88,7 +88,9 @@ def build_replicas(
             create = creators[type(module)]
             replica_map.modules[module] = [create() for _ in indices]
         else:
-            replica_map.modules[module] = [_create_by_hook(module) for _ in indices]
+            replica_map.modules[module] = [
+                _create_by_hook(module, with_parameters=with_parameters) for _ in indices
+            ]
     # 2. Set the attributes of the replicas. An attribute may refer to any replica: all exist now.
     # On several devices a forward that uses another replica's module raises an error with a note.
     finds_objects = with_parameters and len({*devices}) < len(devices)
@@ -167,6 +169,8 @@ def _write_state(
         # Packages such as torchdiffeq search `__dict__` for the parameters of a marked module.
         template["_is_replica"] = True
     referring = references.find_referring(template, template.keys() - _OF_EVERY_MODULE)
+    # Without `with_parameters` they are shared, as in torch.nn.parallel.
+    name_collections = _name_collections(module) if with_parameters else ()
     hooks = list(filter(template.get, _HOOKS))
     bound_hooks = [
         (name, key)
@@ -188,6 +192,8 @@ def _write_state(
             state[name] = OrderedDict()
         for name in hooks:
             state[name].update(template[name])
+        for name in name_collections:
+            state[name] = template[name].copy()
         # Most modules have no children or no buffers, and `{}` is faster than an empty loop.
         state["_modules"] = {name: copies[index] for name, copies in children} if children else {}
         state["_buffers"] = {name: copies[index] for name, copies in buffers} if buffers else {}
@@ -204,6 +210,13 @@ def _write_state(
             _register_parameters(state)
         if referring or bound_hooks:
             _rebind(state, referring, bound_hooks, module, references, index)
+
+
+def _name_collections(module: nn.Module) -> tuple[str, ...]:
+    """Return the attributes in which PyTorch keeps names of members of ``module``."""
+    # A forward that adds or deletes members of a replica must not change those of the module.
+    name = "_non_persistent_buffers_set"
+    return (name, "_keys") if isinstance(module, nn.ParameterDict) else (name,)
 
 
 def _uncompiled_state(module: nn.Module) -> dict[str, Any]:
@@ -259,7 +272,7 @@ def _rebind(
         state[name][key] = references.in_replica(state[name][key], index)
 
 
-def _create_by_hook(module: nn.Module) -> Any:
+def _create_by_hook(module: nn.Module, *, with_parameters: bool) -> Any:
     """Create a replica by the method ``_replicate_for_data_parallel`` of ``module``."""
     replica: Any = module._replicate_for_data_parallel()  # type: ignore[no-untyped-call] # torch leaves it untyped
     replica._former_parameters = FormerParameters()
@@ -276,8 +289,8 @@ def _create_by_hook(module: nn.Module) -> Any:
     if type(state.get("_parameters")) is dict:
         kept = state["_parameters"].items()
         state["_parameters"] = {name: own for name, own in kept if name not in module._parameters}
-    # As in `_write_state`, each replica has its own dictionaries of hooks.
-    for name in _HOOKS:
+    # As in `_write_state`, each replica has its own dictionaries of hooks and, perhaps, names.
+    for name in (*_HOOKS, *(_name_collections(module) if with_parameters else ())):
         if name in state and state[name] is module.__dict__.get(name):
             state[name] = state[name].copy()
     if "_former_parameters" in state:  # Move it to the front, as in `_write_state`.

@@ -103,7 +103,8 @@ def replicate(
     Note:
         Changes that a forward makes to its replica are lost when the replica is freed. Exceptions
         are in-place changes to the first replica's buffers and, under ``no_grad``, to its
-        parameters, since these share the memory of ``network``.
+        parameters, since these share the memory of ``network``; and without ``with_parameters``
+        the names of non-persistent buffers and the keys of a ``ParameterDict``, which are shared.
     """
     buffer_size = as_buffer_size(buffer_size)
     with_parameters = as_bool("with_parameters", with_parameters)

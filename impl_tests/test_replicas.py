@@ -96,6 +96,25 @@ def test_the_first_copy_of_a_wrapper_parameter_is_no_parameter(topology):
     assert module.weight.grad.values().tolist() == [[1.0]] * 3
 
 
+class AssignedDict(nn.ParameterDict):
+    """A dictionary whose replicas are assigned, not written."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+
+
+@pytest.mark.parametrize("kind", [nn.ParameterDict, AssignedDict])
+def test_a_replica_registers_and_deletes_members_of_its_own(kind):
+    module = kind({"kept": torch.ones(1)})
+    module.register_buffer("mask", torch.ones(1), persistent=False)
+    for replica in replicate(module, CPUS, with_parameters=True):
+        replica.register_buffer("mask", torch.zeros(1))
+        replica["new"] = torch.ones(1)
+        del replica["kept"]
+        assert [*replica] == ["new"]
+    assert [*module] == [*module.state_dict()] == ["kept"]
+
+
 @pytest.mark.parametrize("with_parameters", [False, True], ids="with_parameters={}".format)
 @given(spec=changes_members_specs())
 def test_a_member_of_a_replica_is_in_one_place(topology, spec, with_parameters):
