@@ -18,6 +18,7 @@ from torch.autograd import Function
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from .._copies import has_own_operators
 from .._torch_private import (
     call_after_backward,
     call_with_inference_mode,
@@ -26,6 +27,9 @@ from .._torch_private import (
 )
 from .process_group import Communicator
 from .serialization import describe
+
+#: For each size of an element, in bytes: a dtype that Gloo sends. It refuses float8 and int16.
+_SENT_AS = {1: torch.uint8, 2: torch.float16, 4: torch.int32, 8: torch.int64}
 
 
 class _ConnectLeaves(Function):
@@ -43,12 +47,13 @@ class _TensorHolder(nn.Module):
         super().__init__()
         for name, tensor in tensors.items():
             key = name.replace(".", "/")
+            sent = tensor if tensor.requires_grad else _as_sent(tensor)
             if tensor.requires_grad or isinstance(tensor, nn.Parameter):
                 # DDP reduces only the tensors in `_parameters`. `register_parameter` would refuse
                 # a buffer that requires a gradient, because it is not an nn.Parameter.
-                self._parameters[key] = tensor  # type: ignore[assignment] # not an nn.Parameter
-            else:
-                self.register_buffer(key, tensor)
+                self._parameters[key] = sent  # type: ignore[assignment] # not an nn.Parameter
+            elif tensor.layout is torch.strided:  # As in `sync_buffers`.
+                self.register_buffer(key, sent)
         self.trainable = [tensor for tensor in tensors.values() if tensor.requires_grad]
         # An unused parameter: if all parameters were used, DistributedDataParallel would warn that
         # `find_unused_parameters` is not needed.
@@ -60,6 +65,21 @@ class _TensorHolder(nn.Module):
         """Return a dummy scalar whose graph leads to all trainable tensors."""
         out: Tensor = _ConnectLeaves.apply(*self.trainable)  # type: ignore[no-untyped-call] # torch's
         return out
+
+
+def _as_sent(tensor: Tensor) -> Tensor:
+    """Return a view of a tensor that requires no gradient. DDP's constructor writes to it.
+
+    The view has a dtype that Gloo sends, and no element twice, as an expanded tensor has.
+    """
+    if tensor.layout is not torch.strided or has_own_operators(type(tensor)):
+        return tensor
+    for dim in reversed(range(tensor.dim())):
+        if tensor.stride(dim) == 0 and tensor.size(dim) > 1:
+            tensor = tensor.select(dim, 0)
+    size = tensor.dtype.itemsize
+    is_sent = tensor.is_complex() or (tensor.is_floating_point() and size > 1)
+    return tensor if is_sent else tensor.view(_SENT_AS[size])
 
 
 class GradientReducer:

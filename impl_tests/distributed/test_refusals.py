@@ -133,6 +133,48 @@ def test_wrapping_broadcasts_parameters_and_buffers_of_rank_zero(pool, is_frozen
     check_close(pool.run(4, wrap_different_values, is_frozen), expected)
 
 
+def wrap_tensor(context, kind, is_parameter):
+    """Return a tensor that has other values on each rank, after the module has been wrapped."""
+    rows = torch.full((3,), context.rank + 1.0)
+    tensor = {
+        "expanded": lambda: rows.expand(2, 3),
+        "sparse": lambda: torch.eye(3).to_sparse(),
+        "no dimensions": lambda: rows[0].to(torch.float8_e5m2),
+    }.get(kind, lambda: rows.to(getattr(torch, kind)))()
+    net = nn.Linear(3, 3)
+    if is_parameter:
+        net.other = nn.Parameter(tensor, requires_grad=False)
+    else:
+        net.register_buffer("other", tensor)
+    wrapper = distributed.DataParallel(net, context.group)
+    found = net.other.to_dense().float()  # `sync_buffers` may replace the tensor in a call.
+    wrapper(torch.ones(4, 3)).sum().backward()
+    return copy_to_cpu(found), copy_to_cpu(net.other.to_dense().float())
+
+
+KINDS = [
+    "expanded",
+    "no dimensions",
+    "float8_e4m3fn",
+    "int16",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+]
+
+
+@pytest.mark.parametrize("is_parameter", [False, True], ids="is_parameter={}".format)
+@pytest.mark.parametrize("kind", KINDS)
+def test_wrapping_broadcasts_tensors_that_gloo_cannot_send(pool, kind, is_parameter):
+    ones = torch.ones({"expanded": (2, 3), "no dimensions": ()}.get(kind, (3,)))
+    check_close(pool.run(2, wrap_tensor, kind, is_parameter), [(ones, ones)] * 2)
+
+
+def test_sparse_buffers_are_ignored(pool):
+    check_close(pool.run(2, wrap_tensor, "sparse", False), [(torch.eye(3), torch.eye(3))] * 2)
+
+
 def wrap_without_group(context):
     dist.destroy_process_group()
     distributed.DataParallel(nn.Linear(2, 2))
