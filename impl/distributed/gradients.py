@@ -197,7 +197,8 @@ def _build_ddp(
     options: Mapping[str, Any],
     futures: list[Future[Tensor]],
 ) -> nn.Module:
-    with communicator.name_missing_ranks():  # The constructor runs collectives of its own.
+    # The constructor runs collectives of its own. It raises errors about the module on all ranks.
+    with communicator.name_missing_ranks("constructor"):
         ddp = DistributedDataParallel(
             holder,
             process_group=communicator.group,

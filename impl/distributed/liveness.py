@@ -24,6 +24,8 @@ _POLL_SECONDS = 0.05
 #: Keys in the store of the process group.
 _REQUESTED, _ALIVE = "impl.distributed/check-requested", "impl.distributed/alive/{}"
 _CHECKED = "impl.distributed/checked/{}"
+#: The prefix of the keys of the next check.
+_NEXT = "impl.distributed/next"
 
 
 class LivenessCheck:
@@ -43,10 +45,11 @@ class LivenessCheck:
         except RuntimeError:
             return True
 
-    def run(self) -> str:
-        """Request the check, and respond for this rank.
+    def run(self, place: str = "") -> str | None:
+        """Request the check, and respond for this rank, in which ``place`` has failed.
 
-        Return a text that names the missing ranks, or says why the store does not respond.
+        Return a text that names the missing ranks, or says why the store does not respond; None if
+        the same place has failed in all ranks. The next check is then a new one.
         """
         try:
             self._is_set(_REQUESTED)  # Raises an error if the store does not respond.
@@ -58,9 +61,15 @@ class LivenessCheck:
             return _describe_store(self._store)
         # The process that hosts the store, or removes its file, must not end before the other
         # ranks have read the responses.
+        responding = set(range(self._size)).difference(missing)
         with suppress(RuntimeError):
-            self._store.set(_CHECKED.format(self._rank), b"")
-            self._find_silent_ranks(_CHECKED, set(range(self._size)).difference(missing))
+            self._store.set(_CHECKED.format(self._rank), "" if missing else place)
+            silent = self._find_silent_ranks(_CHECKED, responding)
+            if place and not (missing or silent):
+                places = {self._store.get(_CHECKED.format(rank)) for rank in responding}
+                if places == {place.encode()}:
+                    self._store = dist.PrefixStore(_NEXT, self._store)  # type: ignore[attr-defined] # not in the stubs
+                    return None
         if not missing:
             return f"a collective failed, though all {self._size} ranks respond"
         names = ", ".join(map(str, missing))

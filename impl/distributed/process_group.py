@@ -112,13 +112,20 @@ class Communicator:
             raise RuntimeError(self._failure)
 
     @contextmanager
-    def name_missing_ranks(self) -> Iterator[None]:
-        """Return a context manager. It replaces a RuntimeError by one that names missing ranks."""
+    def name_missing_ranks(self, place: str = "") -> Iterator[None]:
+        """Return a context manager. It replaces a RuntimeError by one that names missing ranks.
+
+        Later collectives raise this error, too. But if all ranks raise an error in the same
+        ``place``, each raises its own, and later collectives run.
+        """
         self.raise_if_failed()
         try:
             yield
         except RuntimeError as error:
-            raise self._collective_error(error) from error
+            failure = self._collective_error(error, place)
+            if failure is None:
+                raise
+            raise failure from error
 
     def _run_collective(self, begin: Callable[[], Any]) -> None:
         """Run a collective. If it fails, raise an error that names the missing ranks."""
@@ -140,11 +147,16 @@ class Communicator:
             if self._liveness_check.is_requested():
                 raise RuntimeError("a collective failed on another rank")
 
-    def _collective_error(self, error: Exception) -> RuntimeError:
-        """Return the error for a failed collective. The first failure runs a liveness check."""
+    def _collective_error(self, error: Exception, place: str = "") -> RuntimeError | None:
+        """Return the error for a failed collective. The first failure runs a liveness check.
+
+        Return None if the same ``place`` has failed in all ranks.
+        """
         with self._failure_lock:
             if self._failure is None:
-                missing = self._liveness_check.run()
+                missing = self._liveness_check.run(place)
+                if missing is None:
+                    return None
                 self._failure = f"{missing} (seen from rank {self.rank}: {error})"
         return RuntimeError(self._failure)
 

@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+import torch
 from torch import nn
 
 from bench.rank_pool import Raised
@@ -126,6 +127,27 @@ def test_a_process_that_ends_in_forward_is_named_by_this_and_by_later_calls(star
     for first, second in found:
         assert "rank 2 of 4 has ended" in first
         assert "rank 2 of 4 has ended" in second
+
+
+def wrap_after_error(context):
+    """Wrap a module that DDP refuses, then others, and return the errors and an output."""
+    errors = []
+    for _ in range(2):
+        net = make_linear()
+        net.matrix = nn.Parameter(torch.eye(2).to_sparse(), requires_grad=False)
+        try:
+            distributed.DataParallel(net, context.group)
+        except RuntimeError as error:
+            errors.append(str(error))
+    x = make_rank_rows(context.size)
+    return errors, copy_to_cpu(distributed.DataParallel(make_linear(), context.group)(x))
+
+
+def test_an_error_of_the_constructor_on_all_ranks_ends_no_later_call(pool):
+    for errors, output in pool.run(3, wrap_after_error):
+        assert len(errors) == 2
+        assert all(error.startswith("No support for sparse tensors") for error in errors)
+        check_close(output, copy_to_cpu(make_linear()(make_rank_rows(3))))
 
 
 def end_in_constructor(context, action, ended_rank):

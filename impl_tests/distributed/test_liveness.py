@@ -44,6 +44,26 @@ def test_a_rank_waits_until_all_live_ranks_have_checked(make_check):
     assert has_waited == {0: True, 1: True}
 
 
+@pytest.mark.parametrize("places", [["here"] * SIZE, ["here", "here", "there"], ["here", "", ""]])
+def test_a_check_ends_if_all_ranks_have_failed_in_one_place(make_check, places):
+    store, texts = dist.HashStore(), {}
+    checks = [make_check(store, rank) for rank in range(SIZE)]
+
+    def run(rank):
+        texts[rank] = checks[rank].run(places[rank])
+
+    for _ in range(2):
+        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(SIZE)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        is_one = len(set(places)) == 1
+        text = f"a collective failed, though all {SIZE} ranks respond"
+        assert set(texts.values()) == {None if is_one else text}
+        assert {check.is_requested() for check in checks} == {not is_one}
+
+
 class EndedStore:
     def check(self, keys):
         raise RuntimeError("connection closed")
