@@ -93,6 +93,14 @@ def detached_copies(
     )
 
 
+def is_attached_copy(tensor: Tensor) -> bool:
+    """Return whether a bucket of :func:`attached_copies` has ``tensor`` as it was returned."""
+    node = tensor.grad_fn
+    if node is not None and node.name() == "AliasBackward0":  # See `_single_output_view`.
+        node = node.next_functions[0][0]
+    return node is not None and node.name() == f"{CopiedBucket.__name__}Backward"
+
+
 def _copy_bucket_by_bucket(
     copy_to: Callable[[Sequence[Tensor], Sequence[torch.device]], _ByDevice],
     tensors: Sequence[Tensor],

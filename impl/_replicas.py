@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from ._compiled import attach_compiled_code
 from ._diagnostics import warn_of_closures
 from ._module_tree import has_members_outside_dict, is_script_module
+from ._parameter_containers import CLASSES_OF_REPLICAS
 from ._references import References
 from ._torch_private import compiled_module, has_registration_hooks, is_compiled
 
@@ -76,7 +77,8 @@ def build_replicas(
     """Build the replicas of all ``modules`` of a tree, and add them to ``replica_map``."""
     kinds = set(map(type, modules))
     plain = {kind: _is_plain(kind) for kind in kinds}
-    creators = {kind: _creator(kind) for kind in kinds if plain[kind]}
+    replaced = CLASSES_OF_REPLICAS if with_parameters else {}
+    creators = {kind: _creator(replaced.get(kind, kind)) for kind in kinds if plain[kind]}
     outside = set(filter(has_members_outside_dict, kinds))
     written = {
         module for module in modules if plain[type(module)] and not _needs_assignment(module)

@@ -73,7 +73,8 @@ def replicate(
             of ``DataParallel``. A forward can then read and replace them as on ``network``. As
             on ``network``, a forward cannot assign a plain tensor to the name of a parameter. A
             forward cannot change whether a copy requires a gradient. These replicas lack the mark
-            ``_is_replica``, which says that ``parameters()`` are empty.
+            ``_is_replica``, which says that ``parameters()`` are empty. Their lists and
+            dictionaries of parameters are of subclasses whose slices and copies have gradients.
 
     Returns:
         ``k`` modules of the same classes. The copy of a parameter has its name, and is an entry of
