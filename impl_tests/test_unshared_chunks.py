@@ -96,6 +96,26 @@ def test_changes_with_a_gradient_reach_the_callers_tensor(view, rows):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("history", [False, True], ids="history={}".format)
+@pytest.mark.parametrize("rows", [1, 4])
+def test_changes_of_an_expanded_tensor_are_those_of_the_module_alone(rows, history):
+    def write(weight, x):
+        assert x.stride(1) == 0
+        x[:, 0] = 3 * weight if history else 3
+        return x * weight
+
+    def step(call):
+        base = torch.arange(4.0)[:rows, None]
+        output = call(base.expand(rows, 3))
+        gradient = torch.autograd.grad(output.sum() + base.sum(), weight)
+        return output.detach(), base.detach(), *gradient
+
+    model = on_cpu_replicas(write)
+    weight = model.module.weight
+    for found, expected in zip(step(model), step(model.module), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 def test_in_place_changes_of_packed_sequences_train():
     def scale(weight, packed: PackedSequence):
         return packed._replace(data=packed.data.mul_(2) * weight)
