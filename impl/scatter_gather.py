@@ -208,8 +208,9 @@ def gather(
             packed sequence, and others did not; or dictionaries or sequences differ in length, and
             are no lists of one tensor for each row.
         KeyError: A dictionary lacks a key of the first replica's dictionary.
-        RuntimeError: Tensors differ in another dimension than ``dim``, or jagged tensors are
-            gathered along another dimension than the first.
+        RuntimeError: Tensors differ in another dimension than ``dim``, or in dtypes that PyTorch
+            does not promote; or jagged tensors are gathered along another dimension than the
+            first.
         TypeError: ``dim`` is not an int, or ``target_device`` is no device.
 
     Warns:
