@@ -7,6 +7,9 @@ An attribute or a hook refers to a module if it is
 * a container with a member that does, if its class is exactly ``list``, ``tuple``, ``deque``,
   ``dict``, ``OrderedDict``, ``defaultdict``, ``set`` or ``frozenset``.
 
+Parameters and buffers of the tree count as modules where they are keys of a dictionary or members
+of a set: a replica looks its copies up.
+
 A replica refers to the replicas of these modules. A container or partial without a
 reference stays the same object. One with a reference is copied once for each replica, so that
 shared objects and cycles keep their structure.
@@ -25,11 +28,13 @@ from torch.utils.hooks import RemovableHandle
 
 from ._torch_private import StateDictHook
 
-#: The containers that are rebound: those whose iterator yields all their members, and mappings.
-_FLAT = frozenset({list, tuple, deque, set, frozenset})
+#: The containers that are rebound.
+_SEQUENCES = frozenset({list, tuple, deque})
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
+#: The containers in which an object is looked up by its hash.
+_HASHED = _MAPPINGS | {set, frozenset}
 #: The plain containers.
-CONTAINERS = _FLAT | _MAPPINGS
+CONTAINERS = _SEQUENCES | _HASHED
 #: The classes of objects, besides modules, that may refer to a module and are rebound.
 REBOUND = CONTAINERS | {MethodType, partial, ref, WeakMethod}
 #: The classes of objects that may call a function.
@@ -44,14 +49,20 @@ _PLAIN = frozenset(
 class References:
     """The references to the modules of one tree, and their counterparts in the replicas.
 
-    ``replicas`` has the replicas of each module of the tree. With ``finds_objects``, objects that
-    may refer to a module in other ways are found, too.
+    ``replicas`` has the replicas of each module of the tree, ``tensors`` the copies of each
+    parameter and buffer by its ``id``. With ``finds_objects``, objects that may refer to a module
+    in other ways are found, too.
     """
 
     def __init__(
-        self, replicas: Mapping[nn.Module | None, Sequence[Any]], *, finds_objects: bool
+        self,
+        replicas: Mapping[nn.Module | None, Sequence[Any]],
+        tensors: Mapping[int, Sequence[Any]],
+        *,
+        finds_objects: bool,
     ) -> None:
         self._replicas = replicas
+        self._tensors = tensors
         self._finds_objects = finds_objects
         self._kinds = REBOUND.union(map(type, replicas)) - {type(None)}
         #: The functions in attributes and hooks, and with ``finds_objects`` those in containers,
@@ -74,7 +85,7 @@ class References:
                 self.not_rebound.append(function)
             if kind in self._kinds:
                 # Most containers hold numbers and names: this is faster than a loop.
-                if kind in _FLAT and self._is_irrelevant({*map(type, value)}):
+                if kind in _SEQUENCES and self._is_irrelevant({*map(type, value)}):
                     continue
                 if self._refers(value):
                     referring.append(name)
@@ -102,6 +113,7 @@ class References:
 
     def _copy(self, value: Any, index: int) -> Any:
         kind, find = type(value), partial(self.in_replica, index=index)
+        find_key = partial(self._find_key, index=index)
         if kind is MethodType:
             return MethodType(value.__func__, find(value.__self__))
         if kind in (ref, WeakMethod):
@@ -112,19 +124,32 @@ class References:
             copied.__dict__.update({name: find(each) for name, each in vars(value).items()})
             return copied
         if kind in (tuple, frozenset):
-            return kind(map(find, value))
+            return kind(map(find if kind is tuple else find_key, value))
         # An entry is made before the members are copied, because they may contain the container.
         copy = self._copies[index, id(value)] = _empty_copy(value)
         if kind in _MAPPINGS:
-            copy.update((find(key), find(each)) for key, each in value.items())
+            copy.update((find_key(key), find(each)) for key, each in value.items())
         elif kind is set:
-            copy.update(map(find, value))
+            copy.update(map(find_key, value))
         else:
             copy.extend(map(find, value))
         return copy
 
+    def _find_key(self, key: Any, index: int) -> Any:
+        if isinstance(key, Tensor) and id(key) in self._tensors:
+            return self._tensors[id(key)][index]
+        return self.in_replica(key, index)
+
+    def _has_tensors_as_keys(self, value: Any) -> bool:
+        # Most keys are numbers and names: a set of their classes is faster than a loop.
+        if type(value) not in _HASHED or not any(
+            issubclass(kind, Tensor) for kind in {*map(type, value)}
+        ):
+            return False
+        return any(isinstance(key, Tensor) and id(key) in self._tensors for key in value)
+
     def _refers(self, root: Any) -> bool:
-        """Return whether ``root`` refers to a module of the tree."""
+        """Return whether ``root`` refers to a module of the tree, or has tensors as keys."""
         if id(root) in self._known:
             return self._known[id(root)][1]
         refers = False
@@ -136,6 +161,7 @@ class References:
                 refers = refers or value in self._replicas
             elif id(value) not in searched:
                 searched[id(value)] = value
+                refers = refers or self._has_tensors_as_keys(value)
                 for each in members(value):
                     if type(each) in self._kinds:
                         pending.append(each)

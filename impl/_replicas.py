@@ -96,7 +96,7 @@ def build_replicas(
     # 2. Set the attributes of the replicas. An attribute may refer to any replica: all exist now.
     # On several devices a forward that uses another replica's module raises an error with a note.
     finds_objects = with_parameters and len({*devices}) < len(devices)
-    references = References(replica_map.modules, finds_objects=finds_objects)
+    references = References(replica_map.modules, replica_map.tensors, finds_objects=finds_objects)
     for module in modules:
         set_members = _write_state if module in written else _assign_members
         set_members(module, replica_map, references, with_parameters=with_parameters)

@@ -54,11 +54,12 @@ def replicate(
     members that are None stay None. Dictionaries of hooks are copied. Attributes and hooks of a
     replica that refer to modules of the tree refer to those of the replica: modules, bound
     methods, weak references, ``functools.partial`` of these, and lists, tuples, dictionaries and
-    sets of exactly these classes that contain such an object. Any other attribute is the same
-    object in all replicas, also a function with a closure over a module and an object that holds
-    one. Replicas of compiled modules, and of modules with compiled submodules, run
-    compiled code. It is compiled once per device, at the first call, and reused by all later
-    replicas.
+    sets of exactly these classes that contain such an object. Parameters and buffers of the tree
+    that are keys of these dictionaries, or members of these sets, are its copies. Any other
+    attribute is the same object in all replicas, also a function with a closure over a module and
+    an object that holds one. Replicas of compiled modules, and of modules with compiled
+    submodules, run compiled code. It is compiled once per device, at the first call, and reused by
+    all later replicas.
 
     Args:
         network: The module, with all parameters and buffers on ``devices[0]``. It is not

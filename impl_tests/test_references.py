@@ -1,9 +1,11 @@
 """impl._references: objects that are shared, in cycles, or left as they are."""
 
+from collections import OrderedDict
 from functools import partial
 from weakref import ref
 
 import pytest
+import torch
 from torch import nn
 
 from impl import replicate
@@ -20,7 +22,10 @@ def replicas_of(**attributes):
 
 @pytest.mark.parametrize(
     "value",
-    [[1, [2]], (3, 3), {"key": [None]}, {1}, [], [print], partial(int, base=2)],
+    [
+        *([1, [2]], (3, 3), {"key": [None]}, {1}, [], [print], partial(int, base=2)),
+        *({None}, {torch.ones(1): 2}),
+    ],
     ids=repr,
 )
 def test_an_object_without_a_module_of_the_tree_stays_the_same(value):
@@ -48,6 +53,20 @@ def test_cycles_through_each_class_are_kept():
         (listed,) = replica.attribute["self"].args
         assert listed[0][0] is replica.attribute
         assert replica.attribute["module"] is replica[0]
+
+
+@pytest.mark.parametrize("name", ["weight", "buffer"])
+@pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys, OrderedDict.fromkeys])
+def test_a_tensor_of_the_tree_is_a_key_in_each_replica(kind, name):
+    def make(module):
+        module[0].register_buffer("buffer", torch.ones(1))
+        return [kind([getattr(module[0], name), 1])]
+
+    _, replicas = replicas_of(attribute=make)
+    for replica in replicas:
+        [keys] = replica.attribute
+        assert len(keys) == 2
+        assert getattr(replica[0], name) in keys
 
 
 def test_a_partial_keeps_its_attributes():
