@@ -33,6 +33,10 @@ _HOOKS = [name for name, value in nn.Module().__dict__.items() if isinstance(val
 #: The names of the attributes that every replica has. They hold no references to modules.
 _OF_EVERY_MODULE = frozenset([*nn.Module().__dict__, "_former_parameters", "_is_replica"])
 
+#: The attributes in which PyTorch keeps names of members of a module, and of a ParameterDict. A
+#: forward that adds or deletes members of a replica must not change those of the module.
+_NAMES_OF_MEMBERS = ("_non_persistent_buffers_set",), ("_non_persistent_buffers_set", "_keys")
+
 #: A function that replaces the ``__dict__`` of a module. It is faster than an update of the
 #: dictionary that ``__new__`` created, and does not call ``nn.Module.__setattr__``.
 _set_dict = nn.Module.__dict__["__dict__"].__set__
@@ -172,7 +176,8 @@ def _write_state(
         template["_is_replica"] = True
     referring = references.find_referring(template, template.keys() - _OF_EVERY_MODULE)
     # Without `with_parameters` they are shared, as in torch.nn.parallel.
-    name_collections = _name_collections(module) if with_parameters else ()
+    names_of_members = _NAMES_OF_MEMBERS[isinstance(module, nn.ParameterDict)]
+    name_collections = names_of_members if with_parameters else ()
     hooks = list(filter(template.get, _HOOKS))
     bound_hooks = [
         (name, key)
@@ -212,13 +217,6 @@ def _write_state(
             _register_parameters(state)
         if referring or bound_hooks:
             _rebind(state, referring, bound_hooks, module, references, index)
-
-
-def _name_collections(module: nn.Module) -> tuple[str, ...]:
-    """Return the attributes in which PyTorch keeps names of members of ``module``."""
-    # A forward that adds or deletes members of a replica must not change those of the module.
-    name = "_non_persistent_buffers_set"
-    return (name, "_keys") if isinstance(module, nn.ParameterDict) else (name,)
 
 
 def _uncompiled_state(module: nn.Module) -> dict[str, Any]:
@@ -292,7 +290,8 @@ def _create_by_hook(module: nn.Module, *, with_parameters: bool) -> Any:
         kept = state["_parameters"].items()
         state["_parameters"] = {name: own for name, own in kept if name not in module._parameters}
     # As in `_write_state`, each replica has its own dictionaries of hooks and, perhaps, names.
-    for name in (*_HOOKS, *(_name_collections(module) if with_parameters else ())):
+    names_of_members = _NAMES_OF_MEMBERS[isinstance(module, nn.ParameterDict)]
+    for name in (*_HOOKS, *(names_of_members if with_parameters else ())):
         if name in state and state[name] is module.__dict__.get(name):
             state[name] = state[name].copy()
     if "_former_parameters" in state:  # Move it to the front, as in `_write_state`.
