@@ -71,6 +71,12 @@ def check_freed(references: Sequence[weakref.ref[object]]) -> None:
     same(found, [], place="objects kept alive")
 
 
+def check_none_kept(paths: Sequence[str], call: object) -> None:
+    """Fail if the call has kept arguments or results alive, whose paths are given."""
+    __tracebackhide__ = True
+    same({"objects kept alive": paths}, {"objects kept alive": []}, call)
+
+
 def leaked_objects(call: Call, target: Target, topology: Topology) -> list[str]:
     """Return the paths of arguments and results that are alive after the call.
 

@@ -80,6 +80,14 @@ def changes(
     return sorted(changed, key=lambda each: (order.index(each[0]), each[1]))
 
 
+def _fails_otherwise(before: Evidence, after: Evidence) -> bool:
+    """Return whether a test that both runs have, or the published failure, has other facts."""
+    common = before.keys.keys() & after.keys.keys()
+    if common:
+        return any(before.keys[test] != after.keys[test] for test in common)
+    return len({each.failure.key for each in (before, after) if each.failure}) == 2
+
+
 def _shown(evidence: Evidence) -> str:
     return LEFT if evidence.is_stale else evidence.verdict
 
@@ -92,8 +100,7 @@ def _kind(before: Evidence, after: Evidence) -> str:
     if before.is_stale and new != "pass":  # The tests of the old run passed.
         old = "pass"
     if old == new:
-        keys = {each.failure.key for each in (before, after) if each.failure}
-        return OTHERWISE if old != ABSENT and len(keys) == 2 else ""
+        return OTHERWISE if old != ABSENT and _fails_otherwise(before, after) else ""
     if old == "fail" and (new == "known" or after.declared):
         return RECORDED
     if old == "pass" and after.is_undecided:

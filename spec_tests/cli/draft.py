@@ -51,6 +51,9 @@ def _warnings(
     examples = run.get("examples")
     if examples and examples < FEW_EXAMPLES:
         yield f"{examples} examples a test: with more, a test may fail in another way"
+    failed = [test for test in tests if test.verdict == "fail" and test.failure]
+    for name in dict.fromkeys(test.test for test in failed if _failure(test).kind == "time"):
+        yield f"{name} does not end: each run with this record waits for its time limit"
     recorded = sum(test.verdict == "known" for test in tests)
     if recorded and not has_register:
         yield f"{recorded} known failures: --divergences REGISTER keeps their records"

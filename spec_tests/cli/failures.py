@@ -61,7 +61,7 @@ class Failures:
         program = dict(report.user_properties).get(verdicts.PROGRAM)
         run = self._write_program(names[0], str(program)) if program is not None else None
         is_new = not self._commands.keys() >= {*names}
-        self._commands = {**dict.fromkeys(names, run or repeat), **self._commands}
+        self._commands |= {name: run or repeat for name in names if name not in self._commands}
         if not is_new:
             return []
         if failure.is_stale:
@@ -106,7 +106,14 @@ class Failures:
     def _describe(
         self, cause: str, names: list[str], evidence: Mapping[str, Evidence]
     ) -> list[str]:
-        names = sorted(names, key=lambda name: (name in self._violated, name))
+        first = [*self._commands]  # Clauses in the order in which they failed.
+        names = sorted(
+            names,
+            key=lambda name: (
+                name in self._violated,
+                first.index(name) if name in first else len(first),
+            ),
+        )
         is_mixed = not self._violated.issuperset(names)
         lines = [f"FAIL {clauses.format_count(len(names))}: {cause}"]
         for name in names[:MAX_CLAUSES]:

@@ -37,9 +37,12 @@ def _select_clauses(config: pytest.Config, register_path: Path | None) -> None:
         if register_path is None:
             raise pytest.UsageError("--recorded: the target has no register")
         records = register.load(register_path, folder=suite_of(config) / "registers")
-        recorded = (name for record in records for name in record.clauses)
+        recorded = dict.fromkeys(name for record in records for name in record.clauses)
+        chosen = clauses.matching(names, specification) if names else recorded
         # The metadata of the run have the values of this option.
-        config.option.clause = names = [*names, *dict.fromkeys(recorded)]
+        config.option.clause = names = [name for name in recorded if name in chosen]
+        if not names:
+            raise pytest.UsageError("--recorded: the register has no record of these clauses")
     for name in names:
         if not clauses.matching([name], specification):
             raise pytest.UsageError(f"--clause {clauses.describe_unknown(name, specification)}")

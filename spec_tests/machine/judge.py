@@ -72,7 +72,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Store the failure of each example that Hypothesis draws for the test."""
-    time_limit.start_example(pyfuncitem)
+    time_limit.start_example(pyfuncitem, {})
     handle = getattr(pyfuncitem.obj, "hypothesis", None)
     if handle is None or not clauses.clauses_of_test(pyfuncitem):
         return (yield)
@@ -86,7 +86,9 @@ def _observed(test: Callable[..., Any], item: pytest.Item) -> Callable[..., Any]
     @functools.wraps(test)
     def observed(*args: Any, **kwargs: Any) -> Any:
         forget()
-        time_limit.start_example(item)
+        given = getattr(item, "fixturenames", ())
+        drawn = {name: value for name, value in kwargs.items() if name not in given}
+        time_limit.start_example(item, drawn)
         try:
             return test(*args, **kwargs)
         except HypothesisException:

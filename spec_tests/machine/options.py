@@ -181,8 +181,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--recorded",
         action="store_true",
-        help="run only the tests of the clauses that the register of the target records, and of "
-        "those of --clause",
+        help="run only the tests of the clauses that the register of the target records; with "
+        "--clause, of those of them that it names",
     )
     # The tests of the suite itself run a small one in another folder.
     group.addoption("--suite", default=str(SUITE), help=argparse.SUPPRESS)

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from spec_tests.failure import show
 from spec_tests.machine.clauses import CHAPTERS
 
 #: The chapters about single functions, and files whose tests compile modules or start processes.
@@ -41,10 +42,13 @@ class Limits:
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
+        #: The arguments that Hypothesis has drawn for the example, by name.
+        self.drawn: Mapping[str, object] = {}
         self._start, self._processor_start = time.monotonic(), time.process_time()
 
-    def start_example(self) -> None:
-        """Store that an example starts now."""
+    def start_example(self, drawn: Mapping[str, object]) -> None:
+        """Store that an example with the ``drawn`` arguments starts now."""
+        self.drawn = drawn
         if self.seconds is None:
             self._start, self._processor_start = time.monotonic(), time.process_time()
 
@@ -95,7 +99,9 @@ class _Timer:
             while not self._ended.wait(1):
                 if text := self._limits.reached():
                     with suppress(OSError):  # The disk may be full.
-                        file.write(f"{text}:\n{self._stacks()}")
+                        drawn = self._limits.drawn.items()
+                        values = "".join(f"{name} = {show(value)}\n" for name, value in drawn)
+                        file.write(f"{text}:\n{values}{self._stacks()}")
                         file.flush()
                     os._exit(1)
                 self._arm()
@@ -138,10 +144,10 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
     return True
 
 
-def start_example(item: pytest.Item) -> None:
-    """Start the time of an example of a test."""
+def start_example(item: pytest.Item, drawn: Mapping[str, object]) -> None:
+    """Start the time of an example of a test, with the ``drawn`` arguments."""
     if _LIMITS in item.stash:
-        item.stash[_LIMITS].start_example()
+        item.stash[_LIMITS].start_example(drawn)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

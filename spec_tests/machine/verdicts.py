@@ -11,8 +11,8 @@ The verdict of a clause is the worst verdict of its tests. These are the verdict
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import pytest
@@ -148,6 +148,8 @@ class Evidence:
         test: A test with the verdict of the clause, if possible one with a smallest failing call.
         others: The number of other tests with the same verdict.
         declared: A missing name, if ``lacks`` of the register declares all that the tests use.
+        keys: For each test with the verdict of the clause: the key of its failure. A published
+            run has none.
     """
 
     verdict: Verdict
@@ -156,6 +158,7 @@ class Evidence:
     test: str = ""
     others: int = 0
     declared: str = ""
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def is_undecided(self) -> bool:
@@ -201,4 +204,5 @@ def _make_evidence(tests: Sequence[TestVerdict]) -> Evidence:
     if first.verdict == "not-offered":
         reason = first.failure.text if first.failure else first.reason
         return Evidence(first.verdict, reason, None, first.test, others, first.declared)
-    return Evidence(first.verdict, first.reason, first.failure, first.test, others)
+    keys = {test.test: test.failure.key for test in found if test.failure}
+    return Evidence(first.verdict, first.reason, first.failure, first.test, others, keys=keys)

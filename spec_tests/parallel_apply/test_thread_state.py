@@ -70,7 +70,8 @@ def states_in_modules(target, topology, count):
 
 def device_and_states(topology):
     """Return the ordinal of the current device, and the states that are visible on all devices."""
-    return torch.accelerator.current_device_index(), visible_states(topology.devices)
+    current = torch.accelerator.current_device_index()
+    return {"current device": current, "states": visible_states(topology.devices)}
 
 
 def read_shared_settings():

@@ -279,3 +279,18 @@ def test_every_call_replicates_the_current_module(target, topology, slots, detac
         checks.same(found, ([3.0], 3, "new"), slots)
         modes = [part.training for part in replica.modules()]
         checks.same(modes, [part.training for part in module.modules()], slots)
+
+
+@clause("replicate.afresh")
+@pytest.mark.parametrize("training", [True, False], ids="training={}".format)
+@given(slots=device_slots(), detach=st.booleans())
+def test_every_call_copies_the_current_values(target, topology, training, slots, detach):
+    module, devices = NETWORK.build(topology, slots[0]).train(training), topology.take(slots)
+    for value in (3.0, 5.0):
+        with torch.no_grad():
+            module[0].weight.fill_(value)
+            module[1].running_mean.fill_(value)
+        for replica in target.replicate.replicate(module, devices, detach):
+            found = {"weight": replica[0].weight, "buffer": replica[1].running_mean}
+            found = {name: tensor.unique().tolist() for name, tensor in found.items()}
+            checks.same(found, {"weight": [value], "buffer": [value]}, slots)

@@ -246,6 +246,20 @@ def test_the_evidence_of_a_clause_does_not_depend_on_the_order_of_tests():
     assert verdicts.find_evidence(tests) == verdicts.find_evidence(reversed(tests))
 
 
+def test_diff_compares_the_failures_of_all_tests_of_a_clause():
+    def run(second):
+        facts = {"a.py::one": Fact("output", "values"), "a.py::two": second}
+        tests = [
+            TestVerdict(name, "fail", "comm.scatter.slices", failure=Failure("error", (fact,), ""))
+            for name, fact in facts.items()
+        ]
+        return verdicts.find_evidence(tests)
+
+    ((kind, *_),) = diff.changes(run(ZERO), run(RACE))
+    assert kind == diff.OTHERWISE
+    assert diff.changes(run(ZERO), run(ZERO)) == []
+
+
 def test_the_other_clauses_of_a_failed_test_are_not_decided(specification, tmp_path):
     names = ("comm.scatter.first", "comm.scatter.values")
     failed = Failure("differs", (STRIDES,), "other strides")

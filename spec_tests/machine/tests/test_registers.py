@@ -188,6 +188,8 @@ def test_recorded_selects_the_clauses_of_the_register(run_with_register):
     result, found = run_with_register(body, record(), "--recorded")
     assert found == {"test_one": "known"}
     assert result.ret == OK
+    result, _ = run_with_register(body, record(), "--recorded", "--clause=a.two")
+    assert "the register has no record of these clauses" in result.stderr.str()
 
 
 @pytest.mark.parametrize("case", REFUSED)

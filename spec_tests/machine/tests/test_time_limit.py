@@ -20,8 +20,8 @@ def test_only_without_a_limit_of_the_test_each_example_has_limits(monkeypatch):
     assert of_test.reached() == ""
     clocks.monotonic.return_value = 201
     assert of_examples.reached() == "an example has not ended in 120 s"
-    of_examples.start_example()
-    of_test.start_example()
+    of_examples.start_example({"count": 2})
+    of_test.start_example({"count": 2})
     assert of_examples.reached() == ""
     assert of_test.reached() == "it has not ended in 200 s"
 
