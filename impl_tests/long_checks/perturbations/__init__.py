@@ -11,6 +11,7 @@ for the simulated devices: its kinds are the names of `simulator.FAULTS`, such a
   perturbation in a process.
 """
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -27,4 +28,7 @@ PERTURBATION = "PERTURBATION"
 
 def load(path: Path = TABLE) -> dict[str, list[str]]:
     """Return the table: the clauses of each perturbation, in the order of the file."""
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        sys.exit(f"{path}: {error}. If the table has the row, add the clause to it")
