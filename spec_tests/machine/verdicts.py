@@ -158,7 +158,7 @@ class Evidence:
     test: str = ""
     others: int = 0
     declared: str = ""
-    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     @property
     def is_undecided(self) -> bool:
