@@ -197,9 +197,9 @@ def call_of(item: pytest.Item) -> str:
 
 
 def _is_call_of_target(function: ast.expr) -> bool:
-    """Return whether a function is ``wrap``, or one such as ``target.comm.scatter``."""
+    """Return whether a function is ``wrap``, ``apply`` or one such as ``target.comm.scatter``."""
     match function:
-        case ast.Name(id="wrap"):
+        case ast.Name(id="wrap") | ast.Attribute(attr="apply"):
             return True
         case ast.Attribute(value=ast.Attribute(attr=part)):
             return part in PARTS

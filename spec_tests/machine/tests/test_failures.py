@@ -55,15 +55,28 @@ def test_the_reason_of_a_skipped_test_has_no_notes_of_hypothesis():
     assert [test.reason for test in verdicts.verdicts_of(report)] == ["the devices lack sparse"]
 
 
-def test_the_call_of_a_test_is_the_first_one_of_the_target():
-    def test(target, count):
-        assert count
-        for device in sorted(range(count)):
-            target.comm.broadcast(torch.ones(count), [device])
-        target.comm.gather([])
+def _broadcast(target, count):
+    assert count
+    for device in sorted(range(count)):
+        target.comm.broadcast(torch.ones(count), [device])
+    target.comm.gather([])
 
-    found = programs.call_of(SimpleNamespace(obj=test))
-    assert found == "target.comm.broadcast(torch.ones(count), [device])"
+
+def _apply(target):
+    function = target.functions.Scatter
+    function.apply([0], None, 0, torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("test", "call"),
+    [
+        (_broadcast, "target.comm.broadcast(torch.ones(count), [device])"),
+        (_apply, "function.apply([0], None, 0, torch.ones(2))"),
+        (_recurse, ""),
+    ],
+)
+def test_the_call_of_a_test_is_the_first_one_of_the_target(test, call):
+    assert programs.call_of(SimpleNamespace(obj=test)) == call
 
 
 def test_the_place_of_an_error_is_the_last_line_of_the_package():
