@@ -22,38 +22,41 @@ def to_numpy(tensor: Tensor) -> np.ndarray:
     return np.asarray(tensor.detach().to_dense().cpu().double())
 
 
-def address_ranges(value: object) -> list[tuple[int, int]]:
-    """Return ``(start, end)`` addresses of each non-empty dense tensor in ``value``.
+def address_ranges(value: object, name: str = "") -> list[tuple[int, int, str]]:
+    """Return start and end address, and path, of each non-empty dense tensor in ``value``.
 
-    The end is correct for contiguous tensors only. The test is not-run if the devices' memory has
-    no addresses.
+    The paths begin with ``name``. The end is correct for contiguous tensors only. The test is
+    not-run if the devices' memory has no addresses.
     """
     capabilities.require("addresses")
-    dense = [tensor for _, tensor in tensors(value, "") if tensor.numel() and not tensor.is_sparse]
-    starts = [tensor.data_ptr() for tensor in dense]
+    found = [each for each in tensors(value, name) if each[1].numel() and not each[1].is_sparse]
+    starts = [tensor.data_ptr() for _, tensor in found]
     return [
-        (start, start + tensor.numel() * tensor.element_size())
-        for start, tensor in zip(starts, dense, strict=True)
+        (start, start + tensor.numel() * tensor.element_size(), path)
+        for start, (path, tensor) in zip(starts, found, strict=True)
     ]
 
 
-def find_overlaps(
-    address_ranges: Sequence[tuple[int, int]],
-) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the pairs of neighbouring address ranges that share bytes."""
+def find_overlaps(address_ranges: Sequence[tuple[int, int, str]]) -> list[str]:
+    """Return a text for each pair of neighbouring address ranges that share bytes."""
     pairs = pairwise(sorted(address_ranges))
-    return [(first, second) for first, second in pairs if first[1] > second[0]]
+    return [
+        f"{first[2]} shares memory with {second[2]}"
+        for first, second in pairs
+        if first[1] > second[0]
+    ]
 
 
-def find_shared(results: object, inputs: object) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the pairs of address ranges of results that share bytes, also with one input.
+def find_shared(results: object, inputs: object) -> list[str]:
+    """Return a text for each pair of results that share bytes, also with one input.
 
     Inputs are compared one at a time with the results: the address ranges of two strided inputs
     may overlap although the inputs share no element.
     """
-    found = address_ranges(results)
-    pairs = [pair for span in address_ranges(inputs) for pair in find_overlaps([span, *found])]
-    return find_overlaps(found) + pairs
+    found = address_ranges(results, "output")
+    spans = address_ranges(inputs, "input")
+    pairs = [pair for span in spans for pair in find_overlaps([span, *found])]
+    return [*dict.fromkeys([*find_overlaps(found), *pairs])]
 
 
 def count_version_bumps(tensors: Sequence[Tensor]) -> np.ndarray:
