@@ -143,6 +143,18 @@ def tensor_dict_to_device(value: Any, device: torch.device) -> Any:
     return moved if value.device is not None else moved.clear_device_()
 
 
+def without_repeats(tensor: Tensor) -> Tensor:
+    """Return a strided ``tensor``; if it is expanded, a view that has each element once.
+
+    PyTorch refuses to write to an expanded tensor.
+    """
+    if 0 in tensor.stride():
+        for dim in range(tensor.dim()):
+            if tensor.stride(dim) == 0 and tensor.size(dim) > 1:
+                tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
 def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy one tensor, dense or sparse, to ``device``; dense copies are row-major."""
     if tensor.layout not in (torch.strided, torch.sparse_coo) or tensor.is_nested:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ._containers import Leaf
-from ._copies import has_own_operators, with_class_and_attributes
+from ._copies import has_own_operators, with_class_and_attributes, without_repeats
 from ._inputs import InputLeaves
 from ._settings import without_grad
 from ._torch_private import base_of_view, use_plain_operators, version_counters
@@ -57,12 +57,12 @@ class UnsharedChunks:
     def _copy(self, view: Tensor) -> Tensor:
         # A subclass may refuse `clone`, and a clone has none of the view's attributes.
         with use_plain_operators():
-            source = _without_repeats(view)
+            source = without_repeats(view)
             clone = source.clone()
             clone = clone if source is view else clone.expand_as(view)
             copy = with_class_and_attributes(clone, view)
         # The replica may change the shape of `copy`, but not that of `alias`.
-        alias = _without_repeats(copy.detach())
+        alias = without_repeats(copy.detach())
         self._copied.append((source, copy, alias, version_counters([alias])))
         return copy
 
@@ -77,18 +77,6 @@ class UnsharedChunks:
                 else:
                     _write(view, alias)
         self._copied.clear()
-
-
-def _without_repeats(tensor: Tensor) -> Tensor:
-    """Return ``tensor``; if it is expanded, a view that has each element once.
-
-    A change of an element of an expanded tensor changes several, but PyTorch refuses `copy_`.
-    """
-    if 0 in tensor.stride():
-        for dim in range(tensor.dim()):
-            if tensor.stride(dim) == 0 and tensor.size(dim) > 1:
-                tensor = tensor.narrow(dim, 0, 1)
-    return tensor
 
 
 def _write(view: Tensor, values: Tensor) -> None:

@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from .._copies import has_own_operators
+from .._copies import has_own_operators, without_repeats
 from .._torch_private import (
     call_after_backward,
     call_with_inference_mode,
@@ -74,9 +74,7 @@ def _as_sent(tensor: Tensor) -> Tensor:
     """
     if tensor.layout is not torch.strided or has_own_operators(type(tensor)):
         return tensor
-    for dim in reversed(range(tensor.dim())):
-        if tensor.stride(dim) == 0 and tensor.size(dim) > 1:
-            tensor = tensor.select(dim, 0)
+    tensor = without_repeats(tensor)
     size = tensor.dtype.itemsize
     is_sent = tensor.is_complex() or (tensor.is_floating_point() and size > 1)
     return tensor if is_sent else tensor.view(_SENT_AS[size])
