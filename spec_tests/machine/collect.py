@@ -33,19 +33,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def _select_clauses(config: pytest.Config, register_path: Path | None) -> None:
     """Store the clauses that ``--clause`` and ``--recorded`` select; none if all are selected."""
     names, specification = config.getoption("--clause"), clauses.of_run(config)
+    for name in names:
+        if not clauses.matching([name], specification):
+            raise pytest.UsageError(f"--clause {clauses.describe_unknown(name, specification)}")
     if config.getoption("--recorded"):
         if register_path is None:
             raise pytest.UsageError("--recorded: the target has no register")
-        records = register.load(register_path, folder=suite_of(config) / "registers")
+        records = register.load(register_path, specification, suite_of(config) / "registers")
         recorded = dict.fromkeys(name for record in records for name in record.clauses)
         chosen = clauses.matching(names, specification) if names else recorded
         # The metadata of the run have the values of this option.
         config.option.clause = names = [name for name in recorded if name in chosen]
         if not names:
             raise pytest.UsageError("--recorded: the register has no record of these clauses")
-    for name in names:
-        if not clauses.matching([name], specification):
-            raise pytest.UsageError(f"--clause {clauses.describe_unknown(name, specification)}")
     config.stash[_SELECTED] = frozenset(clauses.matching(names, specification))
 
 
