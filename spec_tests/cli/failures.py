@@ -106,14 +106,10 @@ class Failures:
     def _describe(
         self, cause: str, names: list[str], evidence: Mapping[str, Evidence]
     ) -> list[str]:
-        first = [*self._commands]  # Clauses in the order in which they failed.
-        names = sorted(
-            names,
-            key=lambda name: (
-                name in self._violated,
-                first.index(name) if name in first else len(first),
-            ),
-        )
+        # In the order in which the clauses failed. Those of a resumed run come last.
+        place = {name: index for index, name in enumerate(self._commands)}
+        last = len(place)
+        names = sorted(names, key=lambda name: (name in self._violated, place.get(name, last)))
         is_mixed = not self._violated.issuperset(names)
         lines = [f"FAIL {clauses.format_count(len(names))}: {cause}"]
         for name in names[:MAX_CLAUSES]:

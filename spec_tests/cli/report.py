@@ -46,9 +46,8 @@ def main(options: argparse.Namespace) -> int:
         input_files.write(options.summary, "\n".join(map(as_markdown, shown)))
     if options.badge:
         input_files.write(options.badge, as_badge(shown[0]))
-    print(
-        f"wrote {', '.join(map(str, filter(None, (options.to, options.summary, options.badge))))}"
-    )
+    written = filter(None, (options.to, options.summary, options.badge))
+    print(f"wrote {', '.join(map(str, written))}")
     return 0
 
 
