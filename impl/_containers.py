@@ -153,8 +153,8 @@ class Branch(Node):
             pass
         # The class accepts the original items, but refuses or changes the new ones.
         built = self.build(parts)
-        # The class has made these attributes from the original items: their rows, or the number of
-        # rows, are others. Without them, their use raises an error.
+        # The class has made these attributes from the original items, so they have other rows, or
+        # count other rows. Delete them: their use then raises an error.
         tensors = [item for _, item in self.items(self.template) if isinstance(item, Tensor)]
         sizes = {size for tensor in tensors for size in tensor.shape}
         for name in recipe.attributes.keys() - {*recipe.carried, *recipe.keys}:

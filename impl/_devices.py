@@ -267,7 +267,7 @@ def as_devices(devices: Sequence[DeviceLike | None]) -> list[torch.device]:
 
 @lru_cache
 def _devices_at(accelerator: torch.device | None, *ordinals: int) -> list[torch.device]:
-    """Return the devices with ``ordinals``, which depend on ``accelerator``, that of PyTorch."""
+    """Return the devices with ``ordinals``. If the accelerator changes, they are found again."""
     return [*map(device_at, ordinals)]
 
 

@@ -1,8 +1,8 @@
 """Lists and dictionaries of parameters in replicas.
 
 ``nn.ParameterList`` and ``nn.ParameterDict`` make a new parameter of each tensor that is no
-``nn.Parameter``. A copy of a parameter is none, so a slice of a list in a replica would have
-parameters without a history, and the parameters of the module would get no gradient.
+``nn.Parameter``, as a copy of a parameter is. A slice of a list in a replica would have parameters
+without a history, and the parameters of the module would get no gradient.
 """
 
 from typing import Any

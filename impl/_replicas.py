@@ -33,9 +33,11 @@ _HOOKS = [name for name, value in nn.Module().__dict__.items() if isinstance(val
 #: The names of the attributes that every replica has. They hold no references to modules.
 _OF_EVERY_MODULE = frozenset([*nn.Module().__dict__, "_former_parameters", "_is_replica"])
 
-#: The attributes in which PyTorch keeps names of members of a module, and of a ParameterDict. A
-#: forward that adds or deletes members of a replica must not change those of the module.
-_NAMES_OF_MEMBERS = ("_non_persistent_buffers_set",), ("_non_persistent_buffers_set", "_keys")
+#: The attributes in which PyTorch keeps names of members of a module. A forward that adds or
+#: deletes members of a replica must not change those of the module.
+_NAMES = ("_non_persistent_buffers_set",)
+#: The same of a ``ParameterDict``.
+_NAMES_IN_DICT = (*_NAMES, "_keys")
 
 #: A function that replaces the ``__dict__`` of a module. It is faster than an update of the
 #: dictionary that ``__new__`` created, and does not call ``nn.Module.__setattr__``.
@@ -176,7 +178,7 @@ def _write_state(
         template["_is_replica"] = True
     referring = references.find_referring(template, template.keys() - _OF_EVERY_MODULE)
     # Without `with_parameters` they are shared, as in torch.nn.parallel.
-    names_of_members = _NAMES_OF_MEMBERS[isinstance(module, nn.ParameterDict)]
+    names_of_members = _NAMES_IN_DICT if isinstance(module, nn.ParameterDict) else _NAMES
     name_collections = names_of_members if with_parameters else ()
     hooks = list(filter(template.get, _HOOKS))
     bound_hooks = [
@@ -290,7 +292,7 @@ def _create_by_hook(module: nn.Module, *, with_parameters: bool) -> Any:
         kept = state["_parameters"].items()
         state["_parameters"] = {name: own for name, own in kept if name not in module._parameters}
     # As in `_write_state`, each replica has its own dictionaries of hooks and, perhaps, names.
-    names_of_members = _NAMES_OF_MEMBERS[isinstance(module, nn.ParameterDict)]
+    names_of_members = _NAMES_IN_DICT if isinstance(module, nn.ParameterDict) else _NAMES
     for name in (*_HOOKS, *(names_of_members if with_parameters else ())):
         if name in state and state[name] is module.__dict__.get(name):
             state[name] = state[name].copy()

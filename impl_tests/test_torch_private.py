@@ -34,7 +34,7 @@ ALLOWED = {
     *("_modules", "_parameters", "_buffers", "_former_parameters", "_is_replica"),
     *("_compiled_call_impl", "_call_impl", "_replicate_for_data_parallel"),
     *("_is_full_backward_hook", "_non_persistent_buffers_set"),
-    "_keys",  # Of nn.ParameterDict.
+    "_keys",  # The keys of a ParameterDict.
     "_has_compiled_code",  # impl itself sets this attribute of a module.
     *("_fields", "_make", "_asdict", "_replace"),  # Attributes of named tuples.
 }
