@@ -1,5 +1,6 @@
 """A target that raises, returns or does anything fails its clause; the run goes on."""
 
+import re
 import signal
 
 import pytest
@@ -124,6 +125,14 @@ def test_whatever_a_target_does_is_a_failure_that_a_register_can_record(run_suit
     assert drafted == register.read_text()
 
 
+def test_a_failure_names_the_line_of_the_target_that_raised_an_error(run_suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    body = TWO_TESTS.format(one="True", two="target.comm.scatter(None, [0])")
+    run_suite(body, f"--verdicts={path}")
+    (text,) = [each.failure.text for each in read(path) if each.failure]
+    assert re.search(r"\nat impl/\w+\.py:\d+$", text)
+
+
 def test_an_error_of_the_suite_is_not_reported_as_one_of_the_target(run_suite, monkeypatch):
     monkeypatch.setattr(programs, "drawn_arguments", None)
     result = run_suite(TWO_TESTS.format(one="False", two="pass"))
@@ -143,7 +152,8 @@ ENDING = """
 def test_thread(target): threading.Thread(target=time.sleep, args=(1e6,)).start()
 @clause("a.one")
 @pytest.mark.timeout(5)
-def test_hangs(target): {}
+@given(number=st.just(7))
+def test_hangs(target, number): {}
 @clause("a.one")
 def test_ends(target): os._exit(0)
 """
@@ -174,7 +184,8 @@ def test_a_test_that_ends_its_process_or_hangs_is_a_failure_that_a_register_can_
         "hangs": ("fail", "time", ["process: time limit"]),
         "thread": ("pass",),
     }
-    # The stacks of the test and of the thread that it has started.
+    # The drawn arguments, and the stacks of the test and of the thread that it has started.
     text = found["hangs"].failure.text
+    assert ("number = 7" in text) == ("other" in hang)
     assert "test_it.py" in text
     assert ("other:" in text) == ("other" in hang)
